@@ -1,12 +1,13 @@
-"""Who may do what in Redis: one ACL user a role, as `fleethook acl` prints them and the embedded server has them.
+"""The Redis rights of each role: one ACL user a role, for `fleethook acl` and for the embedded server.
 
-Who sends events runs no scripts: one that has written and then loops could not be ended (SCRIPT KILL refuses), and
-what a spool sends twice the workers find (workers/runtime/spooled_once.py). What an ACL cannot say (measured on Valkey
-9.1.2, Redis 7.0.15 and 6.2.14): XADD's options are part of XADD, so whoever may add to a stream may also trim it with
-MAXLEN, flood it, or give an id of the future, which the workers repair (workers/runtime/stream_repair.py); RQ's keys
-are not told apart by namespace. Redis 6.2 has no selectors: there a worker could write the hook set, and the shim could
-use each of its commands on each of its keys. These are walls against mistakes, not jails; hosts that must not trust
-each other use the gateway.
+Senders of events run no scripts: a script that has written and then loops could not be ended (SCRIPT KILL refuses).
+The workers find what a spool sends twice (workers/runtime/spooled_once.py).
+
+Limits of ACLs (measured on Valkey 9.1.2, Redis 7.0.15 and 6.2.14): who may add to a stream may also trim it with MAXLEN,
+flood it, or add an id of the future, since these are options of XADD; the workers repair such streams
+(workers/runtime/stream_repair.py). All namespaces share RQ's keys. Redis 6.2 has no selectors: there a worker could write
+the hook set, and the shim could use each of its commands on each of its keys. The rights protect against mistakes and not
+against attackers; hosts that must not trust each other use the gateway.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ EVERY_NAMESPACE: Final = "*"
 """The embedded server belongs to one user, so its roles reach every namespace."""
 
 READ_ONLY: Final = "hookset:"
-"""What the workers obey and therefore must not write."""
+"""Keys that workers read and must not write: the hook set that they follow."""
 
 DEFAULT_OFF: Final = "user default reset off ~* &* +@all"
-"""The first line of every list of users: nobody gets in without a name, whatever the server's own default is.
+"""The first line of every list of users: no connection is allowed without a user name.
 
-It keeps its rights, which nobody can use: as this user a server reads its append-only file when it starts. Where it has none,
-a server without the fix of redis#14541 or valkey#3983 silently drops all that transactions and scripts wrote (Redis 7.0.15
-does, Valkey 9.1.2 does not: watched).
+The user `default` keeps its rights, since a server reads its append-only file as this user when it starts. Without them, a
+server without the fix of redis#14541 or valkey#3983 silently drops everything that transactions and scripts wrote (Redis
+7.0.15 does, Valkey 9.1.2 does not; both tried).
 """
 
 _CONNECT: Final = ("+auth", "+hello", "+ping", "+select")
@@ -72,12 +73,12 @@ _ADMIN: Final = (
 
 
 def user_name(role: Role, namespace: str = EVERY_NAMESPACE) -> str:
-    """The ACL user of a role: `fleethook-<role>`, with the namespace in between where it is for one alone."""
+    """The ACL user of a role: `fleethook-<role>`, or `fleethook-<namespace>-<role>` for one namespace."""
     return f"fleethook-{role}" if namespace == EVERY_NAMESPACE else f"fleethook-{namespace}-{role}"
 
 
 def roles(namespace: str = EVERY_NAMESPACE, *, selectors: bool = True) -> dict[Role, tuple[str, ...]]:
-    """The ACL rules of every role, without password; `selectors` off gives the wider ones that Redis 6.2 can say."""
+    """The ACL rules of every role, without password. Without `selectors` they are wider, for Redis 6.2."""
     return {
         "shim": _sender(namespace, (), selectors=selectors),
         "agent": _sender(namespace, ("+lindex",), selectors=selectors),
@@ -87,9 +88,9 @@ def roles(namespace: str = EVERY_NAMESPACE, *, selectors: bool = True) -> dict[R
 
 
 def acl_lines(namespace: str, passwords: Mapping[Role, str], *, selectors: bool = True) -> list[str]:
-    """One `user …` line for each role that has a password here; the lines carry its hash, never the password.
+    """One `user …` line of an aclfile for each role in `passwords`; it has the password's hash, never the password.
 
-    As an aclfile has it; for a running server put `ACL SETUSER` in the place of the first word.
+    For a running server, replace the first word by `ACL SETUSER`.
     """
     return [
         " ".join(("user", user_name(role, namespace), "reset", "on", f"#{_hashed(passwords[role])}", *rules))
@@ -104,10 +105,10 @@ def acl_file(namespace: str, passwords: Mapping[Role, str], *, selectors: bool =
 
 
 def _sender(namespace: str, on_reply: tuple[str, ...], *, selectors: bool) -> tuple[str, ...]:
-    """Whoever adds requests and events: every command only on the keys that it is for.
+    """The rules of a role that adds requests and events: each command only on the keys that it needs.
 
-    Reading a reply is BLMOVE from the key to itself, which needs both rights on it. At its memory limit a server refuses
-    that and takes BLPOP.
+    A reply is read by BLMOVE from its key to the same key, which needs both rights on it. At its memory limit, a server
+    refuses BLMOVE and accepts BLPOP.
     """
     at = f"fh:{namespace}:{{*}}:"
     if not selectors:
@@ -126,10 +127,10 @@ def _sender(namespace: str, on_reply: tuple[str, ...], *, selectors: bool) -> tu
 
 def _worker(namespace: str, *, selectors: bool) -> tuple[str, ...]:
     at = f"fh:{namespace}:{{*}}:"
-    mine = tuple(f"~{at}{key.pattern}" for key in DECLARED if not key.pattern.startswith(READ_ONLY))
-    theirs = f"%R~{at}{READ_ONLY}*" if selectors else f"~{at}{READ_ONLY}*"
-    nothing = "~"  # the empty name, which stands for "no key" among a script's KEYS
-    return ("resetchannels", *mine, theirs, nothing, "~rq:*", f"&fh:{namespace}:*", "&rq:*", *_WORKER)
+    writable = tuple(f"~{at}{key.pattern}" for key in DECLARED if not key.pattern.startswith(READ_ONLY))
+    readable = f"%R~{at}{READ_ONLY}*" if selectors else f"~{at}{READ_ONLY}*"
+    no_key = "~"  # the empty name, which means "no key" among a script's KEYS
+    return ("resetchannels", *writable, readable, no_key, "~rq:*", f"&fh:{namespace}:*", "&rq:*", *_WORKER)
 
 
 def _hashed(password: str) -> str:

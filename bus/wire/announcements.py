@@ -1,4 +1,4 @@
-"""Events that Fleethook itself announces, each once, also where several processes announce it."""
+"""Events that Fleethook itself announces, each once, even if several processes announce it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bus.wire.streams import call
 async def announce(
     connections: Connections, keys: Keys, kind: str, data: Mapping[str, Any], *, host: str, about: str
 ) -> bool:
-    """Publish an event of type `kind` once in seven days for `about`; whether it was published now. Raises Unreachable."""
+    """Publish an event of type `kind` once in seven days for `about`; returns whether this call did. Raises Unreachable."""
     name = event_id()
     event = Event(type=kind, id=name, source="fleethook", host=host, time=time.time_ns() // 1_000_000, data=dict(data))
     fields = ("id", name, "source", "fleethook", "event", kind, "host", host, "body", encode_event(event))
@@ -27,6 +27,6 @@ async def announce(
 
 
 def announced_key(keys: Keys, kind: str, about: str) -> str:
-    """The key that is there for seven days once an event of type `kind` is announced for `about`."""
+    """The key that exists for seven days after an event of type `kind` was announced for `about`."""
     digest = hashlib.sha256(f"{kind}\n{about}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
     return keys("announced", digest)

@@ -1,4 +1,4 @@
-"""The wire: msgpack with a schema number, bounded on the way in; one DecodeError for everything that is not valid."""
+"""The wire format: msgpack with a schema number. Reading checks size, nesting and types, and raises DecodeError."""
 
 from __future__ import annotations
 
@@ -17,38 +17,41 @@ from bus.verdicts import Verdict
 _T = TypeVar("_T")
 
 SCHEMA: Final = 1
-"""Number of the wire's schema: readers accept what they know and skip unknown fields, so old shims go on working."""
+"""Number of the wire's schema. Readers skip unknown fields, so old shims go on working."""
 
 MAX_BODY: Final = 16 * 1024 * 1024
-"""Largest body of a request or event, in bytes; a larger payload is answered by policy and dead-lettered."""
+"""Largest body of a request or event, in bytes. The failure policy answers a larger one, which becomes a dead letter."""
 
 MAX_DEPTH: Final = 32
 _MAX_ARRAY, _MAX_MAP = 65_536, 16_384
 _MAX_CONTAINERS, _COUNTED = 262_144, 65_536
-"""Lists and maps in one message, counted where it is longer than so many bytes: an empty one is one byte on the wire and
-64 in memory, so 13 MB became 950 MB in 4 s (measured)."""
+"""Most lists and maps in one message; they are counted in messages longer than the second number of bytes. An empty list
+is one byte on the wire and 64 in memory, so 13 MB became 950 MB in 4 s (measured)."""
 
 
 _SMALL: Final = 16 * 1024
-"""Up to so many bytes no limit on lists and maps can be passed, and msgspec reads a message five times as fast as msgpack
-(measured); what it will not read, msgpack reads, or says what is wrong with it."""
+"""Messages up to this many bytes cannot exceed the limits on lists and maps. msgspec reads them, five times as fast as
+msgpack (measured); if it fails, msgpack reads the message or reports what is wrong."""
 
 _WRITE: Final = msgspec.msgpack.Encoder().encode
 _READ_EVENT: Final = msgspec.msgpack.Decoder(Event).decode
 _READ_VERDICT: Final = msgspec.msgpack.Decoder(Verdict).decode
 _STAMP: Final = b"\xa1v" + bytes([SCHEMA])
-"""The schema number as it stands first in what we write."""
+"""The schema number at the beginning of the maps that we write, after the first byte."""
 
 
 _FULL_MAP: Final = 0x8F
-"""First byte of a map of 15; a smaller one takes the schema number by counting one more in its first byte."""
+"""First byte of a map of 15 fields. In a smaller map the schema number is added by increasing the first byte."""
 
 
 def pack(value: Any) -> bytes:
-    """Bytes of `value`; lone surrogates survive (four of five agents pass them on, observed 2026-11)."""
+    """`value` as msgpack. Lone surrogates are kept, since four of five agents pass them on (observed 2026-11)."""
     try:
         return _WRITE(value)
-    except (UnicodeEncodeError, OverflowError):  # msgpack has an option for the one; the other is below
+    except (
+        UnicodeEncodeError,
+        OverflowError,
+    ):  # msgpack has an option for surrogates; large integers are handled below
         pass
     try:
         packed: bytes = msgpack.packb(value, use_bin_type=True, unicode_errors="surrogatepass")
@@ -102,7 +105,7 @@ def read_json(raw: bytes, *, limit: int = MAX_BODY) -> Any:
         raise
     except json.JSONDecodeError as error:
         raise DecodeError(f"payload is not JSON: {error.msg} at line {error.lineno} column {error.colno}") from error
-    except RecursionError as error:  # which Pythons raise how deep differs
+    except RecursionError as error:  # the depth at which Python raises it differs by version
         raise DecodeError(f"nested deeper than {MAX_DEPTH} levels") from error
     except ValueError as error:
         raise DecodeError(f"payload is not usable JSON ({type(error).__name__})") from error
@@ -125,8 +128,8 @@ def encode_payload(raw: bytes) -> bytes:
 
 
 def decode_body(raw: bytes) -> bytes | Event:
-    """What a body holds: an agent's own payload (bytes) or a canonical event; raises DecodeError."""
-    event = _quickly(raw, _READ_EVENT)
+    """The content of a body: an agent's own payload (bytes) or a canonical event; raises DecodeError."""
+    event = _read_small(raw, _READ_EVENT)
     if event is not None and _checked(event.input, event.output, event.data, event.raw):
         return event
     value = unpack(raw)
@@ -136,8 +139,8 @@ def decode_body(raw: bytes) -> bytes | Event:
 
 
 def encode_verdict(verdict: Verdict) -> bytes:
-    """The reply to a canonical request, and the form in which events keep their verdict."""
-    # A changed input or output may hold values that only the long way can write.
+    """A verdict as the reply to a canonical request, and as the field of an event."""
+    # A changed input or output may have values that only `pack` can write.
     if verdict.updated_input is None and verdict.updated_output is None:
         try:
             raw = _WRITE(verdict)
@@ -151,7 +154,7 @@ def encode_verdict(verdict: Verdict) -> bytes:
 
 def decode_verdict(raw: bytes) -> Verdict:
     """The verdict in a reply; raises DecodeError."""
-    verdict = _quickly(raw, _READ_VERDICT)
+    verdict = _read_small(raw, _READ_VERDICT)
     if verdict is not None and _checked(
         verdict.updated_input, verdict.updated_output, verdict.permissions, verdict.ms, *[p.ms for p in verdict.parts]
     ):
@@ -159,8 +162,8 @@ def decode_verdict(raw: bytes) -> Verdict:
     return _convert(unpack(raw), Verdict)
 
 
-def _quickly(raw: bytes, read: Callable[[bytes], _T]) -> _T | None:
-    """A small message as we write them, before a look at what it holds; None where the long way has to read it."""
+def _read_small(raw: bytes, read: Callable[[bytes], _T]) -> _T | None:
+    """A small message in the form that we write, with unchecked values; None if `unpack` has to read it."""
     if len(raw) > _SMALL or raw[1:4] != _STAMP:
         return None
     try:
@@ -192,7 +195,7 @@ def _convert(value: object, kind: type[_T]) -> _T:
 
 
 def _counter() -> Callable[[object], object]:
-    """A hook for the unpacker that ends it at the first container too many."""
+    """A hook for the unpacker that raises DecodeError when there are too many containers."""
     left = _MAX_CONTAINERS
 
     def count(container: object) -> object:
@@ -206,11 +209,11 @@ def _counter() -> Callable[[object], object]:
 
 
 _PLAIN: Final = frozenset({str, int, bool, bytes, type(None)})
-"""What needs no look: a look at every value was a tenth of a request's reading (measured)."""
+"""Types that need no check: checking every value took a tenth of the time to read a request (measured)."""
 
 
 def _check(value: object, depth: int) -> None:
-    """Refuse what msgpack and JSON can say and hooks cannot take; `depth` containers may still nest."""
+    """Refuse values of msgpack and JSON that hooks cannot take; containers may be nested `depth` levels deep."""
     if isinstance(value, dict):
         if depth == 0:
             raise DecodeError(f"nested deeper than {MAX_DEPTH} levels")
@@ -243,4 +246,4 @@ def _as_json(value: object) -> object:
 
 
 _JSON: Final = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"), default=_as_json)
-"""Made once: `json.dumps` makes one for each call that has options."""
+"""Created once: with options, `json.dumps` creates an encoder at each call."""

@@ -1,7 +1,7 @@
-"""Every connection to Redis, with its timeouts by purpose; nothing else in Fleethook opens one.
+"""All connections to Redis, with their timeouts. No other module opens one.
 
 redis-py 8's defaults (5 s socket timeout, 10 retries) turn a blocking read into a 59 s stall and add an entry twice
-when its reply is lost (measured on 8.1.0). Here the client never retries: a caller looks what arrived before it asks again.
+when its reply is lost (measured on 8.1.0). Here the client never retries: its caller first checks what arrived.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ COMMAND_SECONDS: Final = 5.0
 """Longest wait for the reply to a command that does not block."""
 
 MARGIN_SECONDS: Final = 1.0
-"""What a blocking read may take longer than it asked for, before the connection counts as dead."""
+"""How many seconds longer than requested a blocking read may take before the connection counts as dead."""
 
 Argument = bytes | str | int | float
 Command = tuple[Argument, ...]
 
 
 def _options(seconds: float | None, connect: float) -> dict[str, Any]:
-    """The options that every connection gets: no retry, RESP2 as Redis 6.2 and Valkey speak it, no client banner."""
+    """The options of every connection: no retry, RESP2, which Redis 6.2 and Valkey speak, and no client banner."""
     from redis.backoff import NoBackoff
 
     return {
@@ -62,9 +62,9 @@ class Connection:
     ) -> list[Any]:
         """The replies to `commands`, in order; an error reply is in the list as an exception.
 
-        `seconds` bounds the whole of it; `first` sees the first reply and may raise, which closes the connection and waits
-        for no other. Raises Unreachable when the connection fails; the commands may have been carried out all the
-        same, so look before you repeat them.
+        `seconds` bounds the whole exchange. `first` gets the first reply and may raise, which closes the connection without
+        waiting for the others. Raises Unreachable if the connection fails. The commands may have been carried out all the
+        same, so check before you repeat them.
         """
         try:
             if self._wire is None or self._wire.lost:
@@ -74,7 +74,7 @@ class Connection:
             await self.close()
             raise Unreachable(unreachable_text(error)) from error
         except BaseException:
-            # Cancelled between write and read: the next caller would read the reply to this one.
+            # Cancelled between write and read: without closing, the next caller would get this caller's replies.
             await self.close()
             raise
 
@@ -86,11 +86,11 @@ class Connection:
 
         connection = self._connection
         try:
-            await connection.disconnect(nowait=True)  # of one that was lost redis-py does not know it yet
+            await connection.disconnect(nowait=True)  # redis-py does not know yet that a lost connection is closed
             await connection.connect()  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
         except RedisError as error:
             raise Unreachable(unreachable_text(error)) from error
-        # redis-py has no public way to what it connected; the contract tests fail where these names change.
+        # redis-py has no public access to its transport; the contract tests fail if these names change.
         writer, parser = connection._writer, connection._parser  # noqa: SLF001
         assert writer is not None  # noqa: S101 - it has just been opened
 
@@ -107,7 +107,7 @@ class Connection:
 
 
 class LeasedConnection:
-    """A connection while its caller has it (as a generator, the same took a tenth of an exchange: measured)."""
+    """A connection while its caller uses it. Not a generator, which took a tenth of an exchange's time (measured)."""
 
     __slots__ = ("_connection", "_connections")
 
@@ -123,7 +123,7 @@ class LeasedConnection:
 
 
 class Connections:
-    """The connections to one server: one caller takes one and gives it back; a new one is opened when none is free."""
+    """The connections to one server: a caller takes one and gives it back; a new one is opened if none is free."""
 
     def __init__(self, url: str, *, connect: float = CONNECT_SECONDS) -> None:
         self.url = url
@@ -179,9 +179,9 @@ def client(url: str, *, seconds: float | None = COMMAND_SECONDS, connect: float 
 
 
 def sync_client(url: str, *, seconds: float | None = COMMAND_SECONDS, name: str = "") -> redis_sync.Redis:
-    """A synchronous client, for RQ and for tests; RQ raises the timeout of the pool it is given, so it gets its own.
+    """A synchronous client, for RQ and for tests. RQ raises the timeout of its pool, so it gets a pool of its own.
 
-    With a `name` each of its connections has that name at the server, also after the server came back.
+    With a `name`, the server lists each of its connections under that name, also after a reconnect.
     """
     import redis as redis_sync
     from redis.retry import Retry
@@ -189,16 +189,16 @@ def sync_client(url: str, *, seconds: float | None = COMMAND_SECONDS, name: str 
     options = _options(seconds, 1.0)
     retry = Retry(options.pop("backoff"), 0)
     named = {"client_name": name} if name else {}
-    made: redis_sync.Redis = redis_sync.Redis.from_url(url, retry=retry, **options, **named)
-    return made
+    client: redis_sync.Redis = redis_sync.Redis.from_url(url, retry=retry, **options, **named)
+    return client
 
 
 def unreachable_text(error: BaseException) -> str:
-    """What is wrong with the server, in words for a person, with what to do."""
+    """The message about a server that cannot be used: what is wrong, and what to do."""
     text = str(error) or type(error).__name__
     if isinstance(error, TimeoutError | asyncio.TimeoutError) or "Timeout" in type(error).__name__:
         return f"redis did not answer in time ({text})"
-    # Where the client has a class for it, the server's own word is cut off; and a failed log-in is wrapped once more.
+    # redis-py cuts off the server's error code if it has a class for it, and wraps the error of a failed log-in.
     inner = error.__cause__ or error.__context__
     known = f"{type(error).__name__} {type(inner).__name__} {text}"
     if any(word in known for word in ("NOAUTH", "WRONGPASS", "NOPERM", "Authentication", "NoPermission")):

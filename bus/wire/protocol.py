@@ -1,7 +1,7 @@
-"""The bytes of one connection: a write of commands, and one wake-up when all of their replies are there.
+"""The asyncio protocol of one connection: writes commands, and wakes the caller once, when all replies have arrived.
 
-redis-py makes the connection (addresses, TLS, AUTH, SELECT); from then on its stream is replaced by this protocol. With
-the stream each reply woke the caller on its own, through six awaits: a third of a request's time (measured on 8.1).
+redis-py opens the connection (addresses, TLS, AUTH, SELECT), and then this protocol replaces its stream. With the stream,
+each reply woke the caller separately, through six awaits, which took a third of a request's time (measured on 8.1).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any, Final
 import hiredis
 
 _MORE: Final = object()
-"""What the reader gives while a reply is not whole."""
+"""The reader's result while a reply is not complete."""
 
 
 class Wire(asyncio.Protocol):
     """One caller at a time writes commands and gets their replies, in order.
 
-    `parse_error` makes an exception of an error reply: a ConnectionError where it speaks for the whole connection.
+    `parse_error` makes an exception of an error reply; a ConnectionError if the whole connection cannot be used.
     """
 
     def __init__(self, transport: asyncio.WriteTransport, parse_error: Callable[[str], Exception]) -> None:
@@ -41,7 +41,7 @@ class Wire(asyncio.Protocol):
     ) -> asyncio.Future[list[Any]]:
         """The replies to `commands`, within `seconds`; error replies are among them as exceptions.
 
-        `first` sees the first reply as soon as it arrives, and may raise. After any exception, and after the caller is
+        `first` gets the first reply as soon as it arrives, and may raise. After any exception, and after the caller was
         cancelled, the connection cannot be used again. The future raises TimeoutError and ConnectionError.
         """
         waiter: asyncio.Future[list[Any]] = self._loop.create_future()
@@ -71,7 +71,7 @@ class Wire(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Called by the transport: passes the replies on when the last one is complete."""
         self._reader.feed(data)
-        if self._waiter is None:  # no caller waits: the next one would take this for its reply
+        if self._waiter is None:  # no caller waits: the next caller would take these bytes for its reply
             self._transport.abort()
             return
         try:
@@ -79,7 +79,7 @@ class Wire(asyncio.Protocol):
                 reply = self._reader.gets()
                 if reply is _MORE:
                     return
-                if isinstance(reply, ConnectionError):  # LOADING, NOAUTH: as good as no connection
+                if isinstance(reply, ConnectionError):  # LOADING, NOAUTH: the connection cannot be used
                     raise reply
                 self._replies.append(reply)
                 if self._first is not None and len(self._replies) == 1:

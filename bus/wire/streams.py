@@ -1,4 +1,4 @@
-"""Script calls, stream entries and error replies: what both sides of the bus need to talk to Redis."""
+"""Script calls, stream entries and error replies, for both sides of the bus."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from bus.wire.scripts import script
 log = logging.getLogger("fleethook.streams")
 
 LATEST_MS: Final = 253_402_300_799_000
-"""The last second that a date can have: ids can name later ones."""
+"""The last second of the year 9999, the latest that Python's dates can have; stream ids can name later ones."""
 
 MOST_DELIVERIES: Final = 3
 """An entry that was handed out more often is a poison entry (docs/architecture.md, "Time and failure")."""
 
 _AWAY: Final = ("OUTOFMEMORY", "OOM", "READONLY", "MISCONF", "NOPERMISSION", "NOPERM", "NOREPLICAS", "MASTERDOWN")
-"""Error replies (by redis-py's class or the server's code) that mean: Redis is as good as away."""
+"""Error replies (redis-py's class or the server's code) that are treated like a server that is away."""
 
 
 class StreamEntry(NamedTuple):
-    """One stream entry as a group member got it; `delivered` counts how often it was handed out."""
+    """One stream entry as a group member got it; `delivered` counts how often it was delivered to a member."""
 
     stream: str
     id: str
@@ -33,7 +33,7 @@ class StreamEntry(NamedTuple):
 
     @property
     def ms(self) -> int:
-        """When it was added, in milliseconds by the server's clock; at most the year 9999, whatever id somebody made up."""
+        """When it was added, in milliseconds by the server's clock; at most the end of the year 9999."""
         return min(int(self.id.partition("-")[0]), LATEST_MS)
 
 
@@ -51,18 +51,18 @@ class ScriptCall(NamedTuple):
     args: Sequence[Argument]
 
     def command(self) -> Command:
-        """Its EVALSHA."""
+        """The EVALSHA command."""
         return ("EVALSHA", script(self.name).sha, len(self.keys), *self.keys, *self.args)
 
     def whole_command(self) -> Command:
-        """Its EVAL, for a short script beside other commands: it works on a server that knows no scripts yet."""
+        """The EVAL command, for a short script among other commands: it works on a server that has no scripts loaded."""
         return ("EVAL", script(self.name).text, len(self.keys), *self.keys, *self.args)
 
 
 async def call_all(connections: Connections, calls: Sequence[ScriptCall]) -> list[Any]:
-    """The results of `calls`, sent in one write; a script that the server does not know is loaded and called again.
+    """The results of `calls`, sent in one write; an error reply is in the list as an exception.
 
-    An error reply is in the list as an exception.
+    If the server does not know a script, loads the script and calls it again.
     """
     with connections.lease() as connection:
         replies = await connection.exchange([script_call.command() for script_call in calls])
@@ -91,7 +91,7 @@ async def repeat_unknown(connections: Connections, calls: Sequence[ScriptCall], 
 
 
 async def call(connections: Connections, name: str, keys: Sequence[str], args: Sequence[Argument]) -> Any:
-    """The result of one script; raises FleethookError where the server answers with an error."""
+    """The result of one script; raises FleethookError if the server answers with an error."""
     (reply,) = await call_all(connections, [ScriptCall(name, keys, args)])
     return checked(reply, f"script {name}")
 
@@ -111,12 +111,12 @@ def is_full(reply: object) -> bool:
 
 
 def is_error(reply: object, word: str) -> bool:
-    """Whether a reply is an error with this word in its class (redis-py's) or its text (the server's)."""
+    """Whether a reply is an error with this word in its class name (redis-py's) or its text (the server's)."""
     return isinstance(reply, Exception) and word in f"{type(reply).__name__.upper()} {reply}"
 
 
 async def server_now(connections: Connections) -> int:
-    """Milliseconds since 1970 by the server's clock: deadlines never depend on an agent's or a worker's own."""
+    """Milliseconds since 1970 by the server's clock: deadlines never depend on the clock of an agent or worker."""
     with connections.lease() as connection:
         (reply,) = await connection.exchange([("TIME",)])
     seconds, micros = checked(reply, "asking for the time")

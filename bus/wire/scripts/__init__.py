@@ -1,6 +1,6 @@
-"""The Lua scripts: one hand-over each, atomic in Redis; each file names its keys and arguments at its head.
+"""The Lua scripts. Each does one hand-over atomically in Redis, and lists its keys and arguments at its head.
 
-A line `-- with NAME` stands for the text of `shared/NAME.lua`: what several hand-overs have to do in the same way.
+A line `-- with NAME` is replaced by the text of `shared/NAME.lua`, which several scripts share.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Script(NamedTuple):
 
 @cache
 def every_script() -> tuple[Script, ...]:
-    """All scripts there are."""
+    """All scripts, sorted by name."""
     names = sorted(
         path.name.removesuffix(".lua") for path in files("bus.wire.scripts").iterdir() if path.name.endswith(".lua")
     )
@@ -33,7 +33,7 @@ def every_script() -> tuple[Script, ...]:
 
 @cache
 def script(name: str) -> Script:
-    """The script in `<name>.lua`, with what it shares with others."""
+    """The script in `<name>.lua`, with the shared texts that it includes."""
     text = _WITH.sub(lambda found: _read("shared", f"{found[1]}.lua"), _read(f"{name}.lua"))
     return Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 

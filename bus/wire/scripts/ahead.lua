@@ -1,4 +1,4 @@
--- Which streams have a last id so far ahead of the clock that whoever adds an entry made it up.
+-- Find the streams whose last id is so far ahead of the clock that a sender must have made it up.
 -- KEYS  1 late  2.. streams
 -- ARGV  1 ms that an id may be ahead
 -- Returns ms of the server's clock, how many events wait that could not be added to their stream, then for each stream 1 where it is ahead, else 0.

@@ -1,7 +1,7 @@
--- Put an event of our own on the bus, once for what it is about.
+-- Publish an event of Fleethook itself, once for its subject.
 -- KEYS  1 events  2 announced:<digest>
 -- ARGV  1 ttl ms  2.. fields of the event
--- Returns 1 where it was put there now, 0 where it had been before.
+-- Returns 1 if it was published now, 0 if it had been before.
 if not redis.call('SET', KEYS[2], '1', 'NX', 'PX', ARGV[1]) then return 0 end
 redis.call('XADD', KEYS[1], '*', unpack(ARGV, 2))
 return 1

@@ -1,9 +1,9 @@
--- Answer a request, once: whoever acknowledges the entry records the event and gives the reply.
+-- Answer a request, once: the first caller acknowledges the entry, records the event and gives the reply.
 -- KEYS  1 stream of the entry  2 events  3 verdict:<id>  4 reply  5 join:<id>  6 call:<hash>  7 lineage:<id>
 --       8 first:<id>  9 moved:<stream of the entry>  10 late
 -- ARGV  1 group  2 entry  3 answer ('' for the verdict itself)  4 kept ms  5 call ms  6 '1' when reply may be written
 --       7 '1' when the call has a name  8 which of these is the verdict
---       9 consumer whose answer counts only while the entry is its own ('' for whoever's)  10 how many fields the
+--       9 consumer whose answer counts only while it has the entry ('' for any)  10 how many fields the
 --       event has  11 ms that the id of a spooled request is remembered ('0': it was not spooled)
 --       12.. the event's fields, then those of a report where one is due
 -- Returns 1 where this call answered, 0 where another had or will.
@@ -11,7 +11,8 @@
 local entry = ARGV[2]
 local function acknowledged()
   if ARGV[9] ~= '' then
-    -- Who was stopped while its hooks ran does not know that they ran again elsewhere; whoever took them over says so.
+    -- An evaluator that was stopped while its hooks ran does not know that they ran again elsewhere. The one that took them
+    -- over answers.
     local pending = redis.call('XPENDING', KEYS[1], ARGV[1], entry, entry, 1)
     if #pending == 0 or pending[1][2] ~= ARGV[9] then return false end
   end
@@ -60,9 +61,9 @@ end
 local prior = not redis.call('SET', KEYS[3], KEYS[4], 'NX', 'PX', ARGV[4]) and redis.call('GET', KEYS[3])
 if prior then
   answer = redis.call('LINDEX', prior, 0) or answer
-  -- Its event stands already; that the agent fell back all the same (and spooled it) is news.
-  local told = ARGV[11] ~= '0' and not redis.call('SET', KEYS[8], 'answered', 'NX', 'PX', ARGV[11])
-  if #ARGV > last and not told then add(unpack(ARGV, last + 1)) end
+  -- Its event is on record already; that the agent fell back all the same (and spooled it) is new.
+  local reported = ARGV[11] ~= '0' and not redis.call('SET', KEYS[8], 'answered', 'NX', 'PX', ARGV[11])
+  if #ARGV > last and not reported then add(unpack(ARGV, last + 1)) end
 else
   local said = ARGV[7] == '1' and redis.call('GET', KEYS[6])
   if said and not string.match(said, '^running ') then

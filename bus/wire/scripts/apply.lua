@@ -1,8 +1,8 @@
 -- Publish a hook set as the next version, and put it in force.
 -- KEYS  1 hookset:current  2 hookset:log
--- ARGV  1 prefix of version keys  2 the set  3 version that the publisher saw ('' for whatever)  4 most kept
+-- ARGV  1 prefix of version keys  2 the set  3 version that the publisher saw ('': any)  4 most kept
 --       5 most log entries  6.. fields of the log
--- Returns the new version, or 'moved' and the current one where somebody else published meanwhile.
+-- Returns the new version, or 'moved' and the current one if another version was published meanwhile.
 local current = redis.call('GET', KEYS[1]) or '0'
 if ARGV[3] ~= '' and ARGV[3] ~= current then return {'moved', current} end
 local version = tonumber(current) + 1

@@ -2,7 +2,7 @@
 -- evaluator died, and another one took over) is answered by the same run.
 -- KEYS  1 requests:<host>  2 part:<id>  3 join:<id>:host
 -- ARGV  1 group  2 entry  3 consumer  4 kept ms  5 reply  6 prefix of heartbeats
--- Returns {'run'}; {'joined'} (whoever runs them will answer); {'done', the verdict}; {'died'} (whoever ran them is gone).
+-- Returns {'run'}; {'joined'} (the worker that runs them will answer); {'done', the verdict}; {'died'} (the worker that ran them is gone).
 redis.call('XACK', KEYS[1], ARGV[1], '0-0')  -- no entry: a full server lets a script go on that has begun with such a write
 local said = redis.call('GET', KEYS[2])
 if not said then

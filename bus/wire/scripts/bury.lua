@@ -1,4 +1,4 @@
--- Put a stream entry that cannot be worked on among the dead letters.
+-- Make a dead letter of a stream entry that cannot be processed.
 -- KEYS  1 deadletter:<id>  2 dead  3 stream
 -- ARGV  1 group ('' leaves the entry where it is)  2 entry  3 now ms  4 ttl ms  5 id  6.. fields
 if ARGV[1] ~= '' then

@@ -7,7 +7,7 @@
 -- same hook call is being evaluated just now: ask again soon).
 local pending = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1)
 if #pending == 0 or pending[1][2] ~= ARGV[3] then return {'lost'} end
-redis.call('XACK', KEYS[1], ARGV[1], '0-0')  -- no entry: a full server lets a script go on that has begun with such a write
+redis.call('XACK', KEYS[1], ARGV[1], '0-0')  -- no entry: a full server lets a script continue after a write that needs no memory
 
 local function leave()
   redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])
@@ -31,7 +31,7 @@ if ARGV[6] == '1' then
   local said = redis.call('GET', KEYS[6])
   local other, who = string.match(said or '', '^running (%S+) (%S+)$')
   if said and not other then return {'same', said} end
-  -- The same hook call at the same moment: its verdict is waited for, unless its evaluator died or only fell back.
+  -- The same hook call at the same moment: wait for its verdict, unless its evaluator died or only fell back.
   local prefix, id = string.match(KEYS[3], '^(.*:)verdict:(.-)$')
   if other and other ~= id and redis.call('EXISTS', prefix .. 'beat:' .. who) == 1
     and redis.call('EXISTS', prefix .. 'verdict:' .. other) == 0 then
@@ -55,7 +55,7 @@ if holder then
     end
     return {'joined'}
   end
-  -- The same evaluator asks twice where our word was lost on the wire: it has begun nothing.
+  -- The same evaluator asks again because this script's reply was lost on the wire: it has not run any hook.
   if held == place and holder ~= mine then word = 'again' end
 end
 redis.call('SET', KEYS[2], mine, 'PX', ARGV[4])

@@ -1,15 +1,15 @@
--- Turn one event into its deliveries, once: ready, or parked where their target may not be tried now. A disabled endpoint
--- is owed nothing; how much it missed is counted.
+-- Turn one event into its deliveries, once: ready, or parked if their target may not be tried now. A disabled endpoint gets
+-- no delivery; the events that it misses are counted.
 -- KEYS  1 events  2 body:<event>  3 recent  4 stats
 -- ARGV  1 group ('' for a replay, which has nothing to acknowledge)  2 entry  3 event id  4 now ms  5 prefix of all keys  6 body  7 parent
---       8 stream of the event's own host, which has hooks of its own to dispatch ('' for none, '-' where we are that host)
+--       8 stream of the event's own host, if that host has hooks of its own ('': it has none, '-': this is that host)
 --       9 ms that it is kept  10 event type  11 tool  12 session  then for each delivery: id, stream, target, cap, timeout ms, kind, hook, version, layer, and how it is paced ('' or
 --       `name=value` words: rate, line, order in it, batch)
--- Returns the number of deliveries added, -1 where another had acknowledged the entry.
+-- Returns the number of deliveries added, -1 if another dispatcher had acknowledged the entry.
 if ARGV[1] ~= '' and redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return -1 end
 local prefix, at = ARGV[5], ARGV[4]
 -- with gates
-local owed = {}
+local created = {}
 for i = 13, #ARGV, 10 do
   local id, target, key = ARGV[i], ARGV[i + 2], prefix .. 'delivery:' .. ARGV[i]
   if gate(target).halt == 'disabled' then
@@ -29,15 +29,15 @@ for i = 13, #ARGV, 10 do
     if ARGV[i + 5] == 'command' then
       if ARGV[7] ~= '' then redis.call('HSET', key, 'parent', ARGV[7]) end  -- its run will need it (take.lua)
     end
-    owed[#owed + 1] = i
+    created[#created + 1] = i
   end
 end
-if #owed > 0 then
+if #created > 0 then
   redis.call('HSETNX', KEYS[2], 'data', ARGV[6])
-  redis.call('HINCRBY', KEYS[2], 'refs', #owed)
-  redis.call('HINCRBY', KEYS[4], 'deliveries:owed', #owed)
+  redis.call('HINCRBY', KEYS[2], 'refs', #created)
+  redis.call('HINCRBY', KEYS[4], 'deliveries:owed', #created)
 end
-for _, i in ipairs(owed) do
+for _, i in ipairs(created) do
   local id, target, key = ARGV[i], ARGV[i + 2], prefix .. 'delivery:' .. ARGV[i]
   if ARGV[i + 9] ~= '' then
     go(id, key, way(key))
@@ -53,4 +53,4 @@ if ARGV[8] ~= '' and ARGV[8] ~= '-' then
   redis.call('ZADD', prefix .. 'kept', 'NX', at, string.sub(ARGV[8], #prefix + 8))  -- after `events:`
 end
 if ARGV[8] ~= '-' then redis.call('HINCRBY', KEYS[4], 'events', 1) end
-return #owed
+return #created

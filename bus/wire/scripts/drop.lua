@@ -1,6 +1,6 @@
 -- Forget a dead letter, and its event's body when no other delivery needs it.
 -- KEYS  1 dead  2 delivery:<id>  3 deadletter:<id>  4 job:<id> that counts it (may be left out)
--- ARGV  1 id  2 prefix of all keys  3 ms: only what died until then (0: whenever)
+-- ARGV  1 id  2 prefix of all keys  3 ms: only a letter that died until then (0: any time)
 local died = redis.call('ZSCORE', KEYS[1], ARGV[1])
 if not died or (tonumber(ARGV[3]) > 0 and tonumber(died) > tonumber(ARGV[3])) then return 0 end
 redis.call('ZREM', KEYS[1], ARGV[1])

@@ -1,7 +1,7 @@
--- Forget deliveries that are done; what is owed, under way or dead stays.
+-- Forget deliveries that are done; those that wait, are under way or are dead stay.
 -- KEYS  1 recent
 -- ARGV  1 prefix of all keys  2.. ids
--- Returns how many went.
+-- Returns how many were removed.
 local gone = 0
 for i = 2, #ARGV do
   local key = ARGV[1] .. 'delivery:' .. ARGV[i]

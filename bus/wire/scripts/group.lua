@@ -1,4 +1,4 @@
--- Make a group that reads a stream from its start, on a full server too; the error BUSYGROUP where there is one.
+-- Make a group that reads a stream from its start, on a full server too. Fails with BUSYGROUP if the group exists.
 -- KEYS  1 stream    ARGV  1 group
-redis.call('XACK', KEYS[1], ARGV[1], '0-0')  -- no entry: a full server lets a script go on that has begun with such a write
+redis.call('XACK', KEYS[1], ARGV[1], '0-0')  -- no entry: a full server lets a script continue after a write that needs no memory
 return redis.pcall('XGROUP', 'CREATE', KEYS[1], ARGV[1], '0', 'MKSTREAM')

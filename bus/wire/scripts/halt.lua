@@ -1,7 +1,7 @@
 -- Pause or disable an endpoint. Pausing parks its deliveries; disabling makes dead letters of those that wait.
 -- KEYS  1 halted:<target>  2 openings
 -- ARGV  1 target  2 paused or disabled  3 reason  4 by whom
--- Returns what it was before: paused, disabled or ''; what is paused may be disabled, and nothing else changes it.
+-- Returns its state before: paused, disabled or ''. A paused endpoint may be disabled; other states do not change.
 local was = redis.call('HGET', KEYS[1], 'state')
 if was and (was == ARGV[2] or was == 'disabled') then return was end
 local time = redis.call('TIME')

@@ -1,4 +1,4 @@
--- Add to the event stream what could not be added while its last id was made up.
+-- Add the entries to the event stream that could not be added while its last id was made up.
 -- KEYS  1 late  2 events
 -- ARGV  1 most
 -- Returns how many are left.

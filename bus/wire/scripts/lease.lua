@@ -1,4 +1,4 @@
--- Hold a lease: take it when it is free, keep it when it is ours.
+-- Hold a lease: take it if it is free, renew it if the caller has it.
 -- KEYS  1 alive:<role>    ARGV  1 who  2 ms
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then return 0 end

@@ -1,9 +1,9 @@
--- Follow FLEETHOOK_PARENT upward through the events whose hooks are known to have run (F-12).
+-- Follow FLEETHOOK_PARENT upwards through the events whose hooks ran (F-12).
 -- KEYS  1 lineage:<parent>
 -- ARGV  1 prefix of lineage keys  2 most steps  3 ms of the event that asks
 -- Returns a flat list: event id, its number of hooks, the hooks; nearest first. An unknown parent ends the walk.
--- Only hooks that ran when the event was added count ('1' runs, a number is when it ended): otherwise whoever knows an
--- old event's id could switch its hooks off by claiming to be below it.
+-- Only hooks that ran when the event was added count ('1': still running; a number: when it ended). Otherwise an old
+-- event's id would be enough to switch its hooks off, by naming it as the parent.
 local asked = tonumber(ARGV[3])
 local chain, key, steps = {}, KEYS[1], 0
 while steps < tonumber(ARGV[2]) do

@@ -1,4 +1,4 @@
--- Say that hooks still run for a request, to everybody who waits for them; on a full server too.
+-- Note that hooks still run for a request, for every reply that waits for it; on a full server too.
 -- KEYS  1 reply:<token>:wait  2 list of more replies that wait for it    ARGV  1 ms
 local function keep(note)
   if redis.call('PEXPIRE', note, ARGV[1]) == 0 then

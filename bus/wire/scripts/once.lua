@@ -1,8 +1,8 @@
--- Let a spooled record count once, by its id: its first entry stays, any other goes before anything comes of it.
+-- Let a spooled record count once, by its id: its first entry stays, any other is removed before it is dispatched.
 -- KEYS  1 events  2 first:<id>  3 verdict:<id>
--- ARGV  1 group  2 entry  3 event id  4 from ms  5 to ms: where an entry may be that had arrived before it was spooled
---       6 ttl ms  7 '1' where this only looks  8.. fields of the report that its agent fell back, where it did
--- Returns 1 where this entry counts, 0 where another one does.
+-- ARGV  1 group  2 entry  3 event id  4 from ms  5 to ms: the times of an entry that may have arrived before it was spooled
+--       6 ttl ms  7 '1' to look only  8.. fields of the report that its agent fell back, if it did
+-- Returns 1 if this entry counts, 0 if another one does.
 local first, answered = redis.call('GET', KEYS[2]), false
 if first == ARGV[2] then return 1 end
 if not first then
@@ -24,7 +24,7 @@ if not first and not answered then return 1 end
 if ARGV[7] ~= '1' then
   redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])
   redis.call('XDEL', KEYS[1], ARGV[2])
-  -- Its verdict is on record; that its agent fell back all the same is news.
+  -- Its verdict is on record; that its agent fell back all the same is new.
   if answered and #ARGV > 7 then redis.pcall('XADD', KEYS[1], '*', unpack(ARGV, 8)) end
 end
 return 0

@@ -1,4 +1,4 @@
--- Give up an event that was kept for a host whose worker is away: it becomes a dead letter, once.
+-- Make a dead letter, once, of an event that was kept too long for a host whose worker is away.
 -- KEYS  1 events:<host>  2 deadletter:<id>  3 dead
 -- ARGV  1 group  2 entry  3 now ms  4 ttl ms  5 id  6.. fields
 redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])

@@ -1,4 +1,4 @@
--- Let events pass of which nobody is told; each counts once, whoever reads it.
+-- Acknowledge events that become no delivery. Each is counted once, whichever dispatcher reads it.
 -- KEYS  1 events  2 stats
 -- ARGV  1 group  2.. entries
 -- Returns how many were still to be dispatched.

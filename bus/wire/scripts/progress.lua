@@ -1,9 +1,9 @@
--- One step of a maintenance job by whoever works at it: the lease is kept, and how far it is written down.
+-- Record one step of a maintenance job: renews the worker's lease, and writes the progress.
 -- KEYS  1 job:<id>  2 jobs:open  3 alive:job-<id>
 -- ARGV  1 who  2 lease ms  3 ms that the job is kept  4 id  5 now ms
---       6 state from now on: running, queued (laid down, for the next), done or failed
---       7 looked at since the last step  8 done since the last step  9 cursor ('' as it was)  10 error
--- Returns go, stopped (by a person, or it is over) or lost (another works at it).
+--       6 state from now on: running, queued (for another worker), done or failed
+--       7 entries checked since the last step  8 entries done since the last step  9 cursor ('': unchanged)  10 error
+-- Returns go, stopped (by a person, or it has ended) or lost (another worker does it).
 local state = redis.call('HGET', KEYS[1], 'state')
 if state ~= 'queued' and state ~= 'running' then
   if redis.call('GET', KEYS[3]) == ARGV[1] then redis.call('DEL', KEYS[3]) end

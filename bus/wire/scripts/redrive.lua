@@ -1,7 +1,7 @@
--- Try a dead letter again: its attempts stay in the log, its count of tries begins anew.
+-- Try a dead letter again: its attempts stay in the log, its count of tries starts at zero.
 -- KEYS  1 dead  2 delivery:<id>  3 job:<id> that counts it (may be left out)
--- ARGV  1 delivery  2 now ms  3 ms: only what died until then (0: whenever)  4 prefix of all keys
--- Returns 1 where it was a dead letter with a body to send, and its endpoint is not disabled.
+-- ARGV  1 delivery  2 now ms  3 ms: only a letter that died until then (0: any time)  4 prefix of all keys
+-- Returns 1 if it was a dead letter with a body to send, and its endpoint is not disabled.
 local prefix = ARGV[4]
 -- with gates
 local d = way(KEYS[2])

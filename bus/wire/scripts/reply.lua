@@ -1,6 +1,6 @@
--- Answer a part of a request, also whoever asked for it again meanwhile, and let its entry go; on a full server too.
+-- Answer a part of a request and acknowledge its entry, on a full server too. Repeated requests for it are answered too.
 -- KEYS  1 requests:<host>  2 reply  3 part:<id>  4 join:<id>:host    ARGV  1 group  2 entry  3 answer  4 ms that it is kept
-redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])  -- first: a full server lets a script go on that has begun with such a write
+redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])  -- first: a full server lets a script continue after a write that needs no memory
 redis.call('XDEL', KEYS[1], ARGV[2])
 local function give(reply)
   redis.call('RPUSH', reply, ARGV[3])

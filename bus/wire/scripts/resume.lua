@@ -1,7 +1,7 @@
--- Let an endpoint go on: with a clean slate, so that neither its breaker nor its failures of before count.
+-- Let a paused or disabled endpoint go on. Its breaker and its failures so far are forgotten.
 -- KEYS  1 halted:<target>  2 breaker:<target>  3 failing:<target>  4 openings
--- ARGV  1 target  2 the state that it is to be in (paused or disabled)
--- Returns {state that it was in ('' for none), since ms, events missed}; only one that was in that state goes on.
+-- ARGV  1 target  2 the state that it has to be in (paused or disabled)
+-- Returns {its state before ('' for none), since ms, events missed}; it goes on only from the given state.
 local was = redis.call('HMGET', KEYS[1], 'state', 'at', 'missed')
 if was[1] ~= ARGV[2] then return {was[1] or '', 0, 0} end
 redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])

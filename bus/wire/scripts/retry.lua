@@ -1,8 +1,8 @@
--- Have a delivery tried at once: what is due later is due now, what is parked asks again, a dead letter begins anew. One of a
--- batch is tried with the others.
+-- Try a delivery now: a later retry is due now, a parked delivery asks its gate again, a dead letter starts again. A member
+-- of a batch is tried with the others.
 -- KEYS  1 due  2 delivery:<id>  3 dead  4 job:<id> that counts it (may be left out)
--- ARGV  1 delivery  2 prefix of all keys  3 ms: only what nothing has happened to since (0: whatever)
--- Returns 1 where it is tried again, 0 where it is under way, delivered, or there is nothing to send any more.
+-- ARGV  1 delivery  2 prefix of all keys  3 ms: only if nothing has happened to it since (0: in any case)
+-- Returns 1 if it is tried again, 0 if it is under way, delivered, or has no body any more.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local id, key = ARGV[1], KEYS[2]

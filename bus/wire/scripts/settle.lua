@@ -1,19 +1,20 @@
--- The outcomes of attempts, each once: logged, and delivered | due later | dead letter; frees the target's place, and
--- notes how the target does: its breaker, and for how long an endpoint has done nothing but fail.
+-- Record the outcomes of attempts, each once: delivered, due later, or dead letter. Frees the target's place, and records
+-- the target's health: its breaker, and for how long an endpoint has only failed.
 -- KEYS  1 (any key of the slot)
 -- ARGV  1 group  2 consumer  3 kept ms of a delivered one  4 prefix of all keys  5 most attempts kept
---       6 ms to the first probe of an open breaker  7 most ms between probes  8 ms of nothing but failures that disable an
---       endpoint (0: never)  9 failures that it takes at least
+--       6 ms to the first probe of an open breaker  7 most ms between probes  8 ms of only failures after which an endpoint
+--       is disabled (0: never)  9 number of failures that this takes at least
 --       then for each: stream, entry, delivery, outcome (delivered, retry, dead; wait: nothing was tried), ms until the next attempt, reason,
---       attempt record, what it says of the target: '' nothing, ok (it answers), failed, open (failed, and its breaker is
---       to open), gone (the endpoint is to be disabled); with a space and ms, how long it wants to be left alone
--- Returns for each 1 where this call settled it, 0 where another had settled it or has taken it over; instead of 1 what
--- changed for its target: opened closed disabled failing:<percent>.
+--       attempt record, what it shows of the target: '' nothing, ok (it answers), failed, open (failed, and its breaker is
+--       to open), gone (the endpoint is to be disabled); with a space and ms, how long it asks for a pause
+-- Returns for each: 0 if another call settled the delivery or another carrier has it; else 1, or what changed for its
+-- target: opened closed disabled failing:<percent>.
 local group, consumer, prefix, MOST_KEPT = ARGV[1], ARGV[2], ARGV[4], tonumber(ARGV[5])
 -- with gates
 -- with health
 
--- A success counts whoever had it; a failure only of whose entry it is: who took it over may be succeeding just now.
+-- A success counts from any carrier. A failure counts only from the carrier that has the entry: another one, which took the
+-- delivery over, may be succeeding just now.
 local function ours(stream, entry, outcome)
   if outcome == 'delivered' then return true end
   local pending = redis.call('XPENDING', stream, group, entry, entry, 1)
@@ -22,7 +23,7 @@ end
 
 local counts = {}
 
--- One delivery's part of an outcome, after so many attempts in all and tries since it was last driven.
+-- Settle one delivery, after so many attempts in all and tries since a person last sent it again.
 local function conclude(id, key, event, attempts, tries, outcome, wait, reason, record)
   if outcome == 'wait' then
     redis.call('HSET', key, 'updated', now, 'reason', reason, 'state', 'parked', 'due', now + tonumber(wait))
@@ -39,7 +40,7 @@ local function conclude(id, key, event, attempts, tries, outcome, wait, reason, 
   elseif outcome == 'retry' then
     redis.call('HSET', key, 'due', now + tonumber(wait))
   else
-    redis.call('HDEL', key, 'members', 'head')  -- whoever tries it again may not try the others
+    redis.call('HDEL', key, 'members', 'head')  -- if it is tried again, the others are not
     redis.call('ZADD', prefix .. 'dead', now, id)
   end
   counts[outcome] = (counts[outcome] or 0) + 1
@@ -66,7 +67,7 @@ for i = 10, #ARGV, 8 do
       if string.sub(ARGV[i + 7], 1, 4) == 'gone' and is_endpoint(d[1]) then reason = 'disabled: ' .. reason end
       conclude(id, key, d[2], d[7], d[8], outcome, wait, reason, record)
       if outcome == 'retry' or outcome == 'wait' then redis.call('ZADD', prefix .. 'due', now + tonumber(wait), id) end
-      if d[6] then  -- a batch: what comes of it comes of all
+      if d[6] then  -- a batch: its outcome is the outcome of all members
         for one in string.gmatch(d[6], '%S+') do
           local its = prefix .. 'delivery:' .. one
           local m = redis.call('HMGET', its, 'event', 'attempts', 'tries')

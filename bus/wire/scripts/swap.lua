@@ -1,9 +1,9 @@
--- Put the fresh copy of a stream in its place, with what has come since, its groups, and what is pending in them.
+-- Replace a stream by its fresh copy, with the entries added since, its groups, and their pending entries.
 -- KEYS  1 stream  2 fresh:<stream>  3 moved:<stream>
 -- ARGV  1 prefix of all keys  2 ms that an id may be ahead  3 ms when the stream was last seen in order
---       4 id of the last entry that was copied ('' begins anew)  5 most entries  6 ttl ms of the new ids
+--       4 id of the last entry that was copied ('': start again)  5 most entries  6 ttl ms of the new ids
 --       7.. made-up ids of entries that were copied, each with its new one
--- Returns {1, number of made-up ids, ms} where it took its place, {0} where more has come than `most`.
+-- Returns {1, number of made-up ids, ms} if the copy replaced the stream, {0} if more than `most` entries were added.
 local stream, fresh, prefix, AHEAD_MS, SINCE_MS = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 -- with copying
 if #rows_after(ARGV[4], ARGV[5] + 1) > tonumber(ARGV[5]) then return {0} end
@@ -14,7 +14,7 @@ local function parts(id)
   local ms, seq = string.match(id, '(%d+)-(%d+)')
   return ms, seq
 end
--- Ids compared as numbers of up to 20 digits, which Lua's own cannot hold.
+-- Compare ids as numbers of up to 20 digits, which Lua's numbers cannot hold.
 local function at_most(a, b)
   local am, as = parts(a)
   local bm, bs = parts(b)
@@ -29,7 +29,7 @@ for i = 1, #moved, 2 do
   order[#order + 1] = moved[i]
 end
 
--- Up to where a group has read: the newest of its entries that is in the copy, where its own id is made up.
+-- The last id that a group has read; if that id is made up, the newest of its entries in the copy.
 local function read_up_to(last)
   if not made_up(last) then return last end
   local found

@@ -1,22 +1,23 @@
--- Take deliveries, read before or now: run them, park what is over its target's cap or may not be tried now, drop what is
--- done or gone. Where a target's breaker is open, one of its deliveries is let through when a probe is due.
+-- Claim deliveries for their attempts, from entries that are read now or were read before. Parks those over their target's
+-- cap and those that may not be tried now; drops those that are done or gone. If the target's breaker is open, one delivery
+-- is let through when a probe is due.
 -- KEYS  1.. the streams to read
 -- ARGV  1 group  2 consumer  3 lease margin ms  4 prefix of all keys  5 kept ms of a lineage  6 most bytes of bodies
---       7 how many new ones to read of each stream (0: none)  then for each that was read before: stream, entry
--- Returns for each {word} or {'run', stream, entry, delivery, body, the delivery's fields..., of a batch a list of its
--- others: id, event, body}; words: run parked dead done gone lost, and later where the bodies are enough for now; {'parked',
--- target} where the target's breaker is open. The body stands only with the first delivery of its event.
+--       7 how many new ones to read of each stream (0: none)  then for each entry that was read before: stream, entry
+-- Returns for each {word} or {'run', stream, entry, delivery, body, the delivery's fields..., for a batch a list of its
+-- other members: id, event, body}. Words: run parked dead done gone lost, and later if there are enough bodies for now;
+-- {'parked', target} if the target's breaker is open. Only the first delivery of an event has its body.
 local group, consumer, prefix = ARGV[1], ARGV[2], ARGV[4]
 -- with gates
-local out, told, bytes = {}, {}, 0
-local MEMBER_BYTES = 16384  -- what one of a batch counts at least: it costs the server time, which others wait for
+local out, sent, bytes = {}, {}, 0
+local MEMBER_BYTES = 16384  -- the least that a member of a batch counts, since reading it takes the server's time
 
 local function forget(stream, entry)
   redis.call('XACK', stream, group, entry)
   redis.call('XDEL', stream, entry)
 end
 
--- Whether a delivery is over its target's rate; it waits behind those that wait already.
+-- Whether a delivery is over its target's rate; if so, it waits behind those that wait already.
 local function over_rate(target, rate, token)
   if not rate or token then return false end
   if redis.call('EXISTS', prefix .. 'parked:' .. target) == 1 then
@@ -28,7 +29,7 @@ local function over_rate(target, rate, token)
   return wait
 end
 
--- Whether a place of the target's is its: it has one already (who had it before us is gone), or one is free.
+-- Whether the delivery has a place of its target: it has one already (the carrier before us is gone), or one is free.
 local function has_place(flight, id, d)
   if not d[12] and redis.call('ZCARD', flight) < tonumber(d[10]) then return true end
   redis.call('ZREMRANGEBYSCORE', flight, '-inf', now)
@@ -36,7 +37,7 @@ local function has_place(flight, id, d)
   return redis.call('ZCARD', flight) < tonumber(d[10]) and not over_rate(d[1], d[12], d[13])
 end
 
--- The others of a batch: id, event and body of each.
+-- The other members of a batch: id, event and body of each.
 local function others(members)
   local list = {}
   for id in string.gmatch(members, '%S+') do
@@ -74,13 +75,13 @@ local function take(stream, entry, id)
       redis.call('ZADD', flight, ends, id)
       redis.call('HSET', key, 'state', 'running')
       if d[13] then redis.call('HDEL', key, 'token') end
-      if d[5] == 'command' then  -- it may be tried days after its event: what it publishes must still find its chain
+      if d[5] == 'command' then  -- it may be tried days after its event: events that it publishes must still find their chain
         local lineage = prefix .. 'lineage:' .. d[3]
         redis.call('HSET', lineage, 'parent', d[11] or '', 'hook:' .. d[6], '1')
         redis.call('PEXPIRE', lineage, ARGV[5])
       end
-      local body = not told[d[3]] and redis.call('HGET', prefix .. 'body:' .. d[3], 'data') or ''
-      told[d[3]], bytes = true, bytes + #body
+      local body = not sent[d[3]] and redis.call('HGET', prefix .. 'body:' .. d[3], 'data') or ''
+      sent[d[3]], bytes = true, bytes + #body
       out[#out + 1] = {'run', stream, entry, id, body, d[1], d[2], d[3], d[4], d[5], d[6], d[7], d[8], d[14] and others(d[14]) or nil}
     else
       redis.call('ZREM', flight, id)
@@ -91,7 +92,7 @@ local function take(stream, entry, id)
   end
 end
 
--- What a stream entry carries: the name of a delivery.
+-- The delivery that a stream entry names.
 local function delivery_in(fields)
   for i = 1, #fields, 2 do if fields[i] == 'd' then return fields[i + 1] end end
   return ''

@@ -2,7 +2,7 @@
 -- KEYS  1 events
 -- ARGV  1 oldest id to keep by age  2 most entries  3 most entries over that number to remove now  4 how many to read at
 --       once (they are read whole)
--- Returns {number removed by age, number removed by number}; nothing goes while no group has ever read the stream.
+-- Returns {number removed by age, number removed by number}. Removes nothing until a group has read the stream.
 local function parts(id)
   local ms, seq = string.match(id, '(%d+)-(%d+)')
   return tonumber(ms), tonumber(seq)

@@ -1,5 +1,5 @@
--- Give parked deliveries back to their stream where nothing of their target is in flight: as many as it has places.
--- Every place that gets free calls the next one by itself (settle); this is for a chain that broke all the same.
+-- Move parked deliveries back to their stream if their target has no attempt under way: as many as it has places.
+-- Usually the end of an attempt releases the next one (settle.lua); this is for the case that this failed.
 -- KEYS  1 flight:<target>
 -- ARGV  1 prefix of all keys  2 target
 -- Returns the number moved.

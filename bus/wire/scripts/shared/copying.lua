@@ -1,12 +1,12 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local MOST_PARTS = 4000  -- an entry with more is nobody's event, and Lua could not pass it on
+local MOST_PARTS = 4000  -- an entry with more is not an event, and Lua could not pass so many arguments
 local moved = {}
 
 local function made_up(id) return tonumber(string.match(id, '^%d+')) > now + AHEAD_MS end
 
--- When an entry with a made-up id was sent: as its own id says, but no earlier than the stream was last seen to be in
--- order, and no later than now; so an expired request gets no new life.
+-- When an entry with a made-up id was sent: the time in its id, but not before the stream was last seen in order, and not
+-- after now. So an expired request stays expired.
 local function sent_at(fields)
   local born = tonumber(string.match(fields.id or '', '^e(%x%x%x%x%x%x%x%x%x%x%x%x)%x+$') or '0', 16)
   return string.format('%.0f', math.max(SINCE_MS, math.min(born, now)))
@@ -21,7 +21,7 @@ local function copy(row)
   end
   local fields = {}
   for i = 1, #parts, 2 do fields[parts[i]] = parts[i + 1] end
-  parts[#parts + 1], parts[#parts + 2] = 'sent', sent_at(fields)  -- last, since the last of a name counts
+  parts[#parts + 1], parts[#parts + 2] = 'sent', sent_at(fields)  -- last, because the last field of a name counts
   local new = redis.call('XADD', fresh, '*', unpack(parts))
   moved[#moved + 1], moved[#moved + 2] = id, new
   if not fields.id or not string.match(fields.id, '^[%w_-]+$') or #fields.id > 64 then return end
@@ -38,11 +38,11 @@ local function copy(row)
 end
 
 local function rows_after(cursor, most)
-  if cursor == '18446744073709551615-18446744073709551615' then return {} end  -- the server refuses to look beyond it
+  if cursor == '18446744073709551615-18446744073709551615' then return {} end  -- the server refuses to read beyond it
   return redis.call('XRANGE', stream, cursor == '' and '-' or '(' .. cursor, '+', 'COUNT', most)
 end
 
--- Copies what comes after `cursor`, so many entries at most; returns the last one's id, how many and how many bytes.
+-- Copy entries after `cursor`, at most so many. Returns the id of the last one, the number of entries and of bytes.
 local function copy_page(cursor, most)
   local bytes, number = 0, 0
   for _, row in ipairs(rows_after(cursor, most)) do

@@ -1,12 +1,13 @@
--- What stands between a delivery and its attempt: an endpoint that is paused or disabled, a breaker that is open, a cap, a
--- rate, those before it in its line, and a batch that is not full yet. For scripts with a local `prefix` (of all keys); they
--- say `-- with gates`. A script's KEYS and ARGV are its own.
+-- The gates before an attempt of a delivery: a paused or disabled endpoint, an open breaker, a cap, a rate, the deliveries
+-- before it in its line, and a batch that is not full yet. For scripts with a local `prefix` (of all keys) and the line
+-- `-- with gates`. These functions use no KEYS and ARGV.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local BREAKER_MS, PAGE, SOON_MS, BATCH_BYTES = 86400000, 500, 20, 204800
 local gates = {}
 
--- A target's gate, read once a call: halt (paused, disabled or nothing), why; next, interval, probe, ends of an open breaker.
+-- A target's gate, read once a call. Fields: halt (paused, disabled or nothing) and why; of an open breaker next, interval,
+-- probe and ends.
 local function gate(target)
   local g = gates[target]
   if not g then
@@ -23,19 +24,19 @@ local function gate(target)
   return g
 end
 
--- Whether a probe is due: nobody has one under way or was just called, and the interval is over.
+-- Whether a probe is due: the interval is over, and no probe is under way or has just been allowed.
 local function probe_due(g)
   return now >= g.next and not g.called and not (g.probe and now < g.ends)
 end
 
--- Why a delivery may not be tried now: paused, disabled or open; nothing where it may.
+-- Why a delivery may not be tried now: paused, disabled or open; nothing if it may.
 local function closed(target, id)
   local g = gate(target)
   if g.halt then return g.halt end
   if g.next and g.probe ~= id and not probe_due(g) then return 'open' end
 end
 
--- Have the dispatcher look at what waits for a target at `ms`, or earlier where that is wanted already.
+-- Make the dispatcher check the waiting deliveries of a target at `ms`, unless an earlier check is planned.
 local function call_at(target, ms)
   redis.call('ZADD', prefix .. 'openings', 'LT', ms, target)
 end
@@ -46,7 +47,7 @@ local function set_breaker(target, g, ...)
   redis.call('PEXPIRE', key, BREAKER_MS)
 end
 
--- The one attempt that an open breaker lets through; another may be made where its outcome has not come by `ends`.
+-- Begin the one attempt that an open breaker lets through; if it has no outcome by `ends`, another one is allowed.
 local function begin_probe(target, id, ends)
   local g = gate(target)
   g.probe, g.ends = id, ends
@@ -54,7 +55,7 @@ local function begin_probe(target, id, ends)
   call_at(target, ends)
 end
 
--- Take a token of a target's bucket (`<tokens a ms>:<most>`): nothing where there is one, else the ms until there is.
+-- Take a token of a target's bucket (`<tokens a ms>:<most>`). Returns nothing, or the ms until there is a token.
 local function without_token(target, rate)
   local key = prefix .. 'bucket:' .. target
   local speed, most = string.match(rate, '^(.+):(.+)$')
@@ -71,7 +72,7 @@ local function park(target, id, key)
   redis.call('HSET', key, 'state', 'parked')
 end
 
--- Hand one that is ready to the carriers.
+-- Give a delivery that is ready to the carriers.
 local function send(target, id, stream)
   redis.call('XADD', stream, '*', 'd', id)
   gate(target).called = true
@@ -94,7 +95,7 @@ local function line_key(target, line)
   return prefix .. 'line:' .. target .. ':' .. line
 end
 
--- Join a delivery's line, in its order; whether it is its turn. Who has it has the score -1.
+-- Add a delivery to its line, in its order. Returns whether it is its turn: the delivery whose turn it is has the score -1.
 local function has_turn(target, id, line, order)
   local key = line_key(target, line)
   if redis.call('ZSCORE', key, id) == '-1' then return true end
@@ -104,7 +105,7 @@ local function has_turn(target, id, line, order)
   return true
 end
 
--- Leave the line, and let the next one have its turn; those of a disabled target become dead letters.
+-- Remove a delivery from its line, and let the next one have its turn; deliveries of a disabled target become dead letters.
 local function leave(target, id, line)
   local key = line_key(target, line)
   local turn = redis.call('ZSCORE', key, id)
@@ -128,7 +129,7 @@ local function leave(target, id, line)
   end
 end
 
--- Dead letters of a delivery, and of those that are in one batch with it, without an attempt.
+-- Make dead letters of a delivery and of the others in its batch, without an attempt.
 local function give_up(target, id, key, reason)
   local d = redis.call('HMGET', key, 'line', 'members')
   bury(id, key, reason)
@@ -141,7 +142,7 @@ local function give_up(target, id, key, reason)
   if d[1] then leave(target, id, d[1]) end
 end
 
--- On to an attempt, or to where it waits for one.
+-- Send a delivery to its attempt, or to the place where it waits for one.
 local function start(target, id, key, stream)
   local why = closed(target, id)
   if why == 'disabled' then give_up(target, id, key, gate(target).why)
@@ -149,7 +150,7 @@ local function start(target, id, key, stream)
   else ready(target, id, key, stream) end
 end
 
--- Make one delivery of what has come together for a target: the first carries the others with it.
+-- Make one delivery of a target's waiting batch: the first one carries the others.
 local function form(target, most)
   local list, ids, bytes = prefix .. 'batch:' .. target, {}, 0
   while #ids < most do
@@ -170,8 +171,8 @@ local function form(target, most)
   start(target, ids[1], key, redis.call('HGET', key, 'stream'))
 end
 
--- Form the batches of a target that are full, or whose first delivery has waited long enough; of a disabled one all, which
--- makes dead letters of them.
+-- Form the batches of a target that are full, or whose first delivery has waited long enough. For a disabled target all are
+-- formed, and become dead letters.
 local function form_ripe(target)
   local list = prefix .. 'batch:' .. target
   while true do
@@ -185,7 +186,7 @@ local function form_ripe(target)
   end
 end
 
--- The way of a delivery that is to be tried: its line, its batch, its gate. `d`: stream, target, line, order, batch, members.
+-- Take a delivery that is to be tried through its line, batch and gate. `d`: stream, target, line, order, batch, members.
 local function go(id, key, d)
   local target = d[2]
   if gate(target).halt == 'disabled' then return give_up(target, id, key, gate(target).why) end
@@ -204,7 +205,7 @@ local function way(key)
   return redis.call('HMGET', key, 'stream', 'target', 'line', 'order', 'batch', 'members')
 end
 
--- Free places of a target that has parked deliveries; 0 where it has none.
+-- The number of free places of a target that has parked deliveries; 0 without parked deliveries.
 local function room(target)
   local first = redis.call('LINDEX', prefix .. 'parked:' .. target, 0)
   if not first then return 0 end
@@ -213,8 +214,8 @@ local function room(target)
   return (tonumber(redis.call('HGET', prefix .. 'delivery:' .. first, 'cap')) or 1) - redis.call('ZCARD', flight)
 end
 
--- Give up to `most` parked deliveries of a target back to their streams, as far as its gate lets them; how many.
--- Those of a disabled target become dead letters.
+-- Move up to `most` parked deliveries of a target back to their streams, as far as its gate allows. Returns how many.
+-- Deliveries of a disabled target become dead letters.
 local function release(target, most)
   local g = gate(target)
   if g.halt == 'paused' then return 0 end

@@ -1,5 +1,5 @@
--- How targets do: breakers that open and close, endpoints that are disabled since they are gone or do nothing but fail.
--- For a script with ARGV 6 to 9 as settle.lua has them, below `-- with gates`.
+-- The health of targets: breakers open and close; endpoints that are gone or only fail are disabled.
+-- For a script with the ARGV 6 to 9 of settle.lua, below the line `-- with gates`.
 local FIRST, MOST, DISABLE, LEAST = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 local ENDPOINT = 'endpoint:'
 local healthy = {}
@@ -8,7 +8,7 @@ local function is_endpoint(target)
   return string.sub(target, 1, #ENDPOINT) == ENDPOINT
 end
 
--- Put an event of our own on the bus; its id comes from what it says and when, so it needs no randomness.
+-- Publish an event of Fleethook itself. Its id is made of its content and time, so the script needs no random numbers.
 local function announce(type, data)
   local digest = redis.sha1hex(type .. data.endpoint .. now .. prefix)
   local id = string.format('e%012x%s', now, string.sub(digest, 1, 20))
@@ -26,7 +26,8 @@ local function disable(target, by, reason, data)
   return 'disabled'
 end
 
--- A failure of an endpoint: since when it has done nothing but fail; says so at 50, 70 and 90 %, and disables it at 100 %.
+-- Record a failure of an endpoint. After it has only failed for 50, 70 and 90 % of the allowed time, an event says so; at
+-- 100 % it is disabled.
 local function failing(target, reason)
   healthy[target] = nil
   local key = prefix .. 'failing:' .. target
@@ -50,7 +51,7 @@ local function failing(target, reason)
   return 'failing:' .. level
 end
 
--- What an attempt says of its target; returns what changed by it: opened, closed, disabled, failing:<percent>.
+-- Record what an attempt shows of its target. Returns what changed: opened, closed, disabled, failing:<percent>.
 local function note(target, id, outcome, said, reason)
   local word, rest = string.match(said, '^(%a*) ?(%d*)$')
   local g, changed = gate(target), nil
