@@ -94,7 +94,10 @@ class DemoContext:
 
 
 async def play(say: Say, begin: Callable[[int], None] = lambda _: None) -> None:
-    """Play all scenes; raises DemoFailed if one had an unexpected result. `begin` is called with the index in `STEPS` as each step begins."""
+    """Play all scenes; raises DemoFailed if one had an unexpected result.
+
+    `begin` is called with the index in `STEPS` as each step begins.
+    """
     with tempfile.TemporaryDirectory(prefix="fleethook-demo-") as folder:
         project = _made(Path(folder, "project"))
         secret = generate_secret()
