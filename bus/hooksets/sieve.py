@@ -79,7 +79,7 @@ class _Seen:
         """It is ASCII; in any other text a letter may stand for one of another case, so it may hold anything."""
         self.words = words_of(self.text) if self.is_plain else frozenset[bytes]()
         self._find = find
-        self._marks: dict[tuple[str, ...], bool] = {}
+        self._marks: dict[str, bool] = {}
         self._args: frozenset[str] | None = None
         self._flags: frozenset[str] | None = None
 
@@ -101,12 +101,13 @@ class _Seen:
 
     def has(self, marks: tuple[str, ...]) -> bool:
         """Whether the line has every one of these marks."""
-        known = self._marks.get(marks)
-        if known is None:
-            *others, last = marks
-            known = (not others or self.has(tuple(others))) and self._find(last)
-            self._marks[marks] = known
-        return known
+        known = self._marks
+        for mark in marks:
+            if mark not in known:
+                known[mark] = self._find(mark)
+            if not known[mark]:
+                return False
+        return True
 
 
 class _Needs:
@@ -312,14 +313,14 @@ def _searched_text(facts: Sequence[CommandFacts], text: str) -> str:
 
     There is a blank on either side of each.
     """
-    unquoted = without_quotes(text)
-    parts = [text, unquoted] if unquoted != text else [text]
+    unquoted = f" {without_quotes(text)} "
+    parts = [f" {text} ", unquoted] if len(unquoted) != len(text) + 2 else [unquoted]
     for one in facts:
         command = one.command
-        spoken = command.spoken if command.redirects or command.assignments else one.line
-        if spoken != text:
+        spoken = f" {command.spoken if command.redirects or command.assignments else one.line} "
+        if spoken not in unquoted:
             parts.append(spoken)
         if command.stdin:
-            parts.append(command.stdin)
+            parts.append(f" {command.stdin} ")
     # `…` stands for what is not known: it is no letter that could be one of a text in another case.
-    return " \n ".join(("", *parts, "")).replace("…", " ").lower()
+    return "\n".join(parts).replace("…", " ").lower()
