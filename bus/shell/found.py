@@ -82,17 +82,19 @@ class Files:
             self.unpacked = piped or self.read_by(command) or self.unpacked
         if not command.redirects and not may_write(program):
             return
-        targets = [(sign, _path(command, target)) for sign, target in command.redirects if sign[:1] in (">", "&")]
-        if command.program == "tee":
-            targets += [(">", _path(command, word)) for word in command.words if not word.startswith("-")]
+        targets = [(sign, target) for sign, target in command.redirects if sign[:1] in (">", "&")]
+        if program == "tee":
+            targets += [(">", word) for word in command.words if not word.startswith("-")]
             text = command.stdin if text is None else text
-        fetched = tuple(name for name in (*command.piped_from, command.program) if name in _FETCHERS)
-        for sign, path in targets[:_MOST]:
+        fetched = tuple([name for name in (*command.piped_from, program) if name in _FETCHERS])
+        known = fetched or (text is not None and len(text) <= _LONGEST)
+        for sign, target in targets[:_MOST] if known else ():
+            path = _path(command, target)
             if not path or len(self.texts) > _MOST:
                 continue
             if fetched:
                 self.sources[path] = fetched
-            elif text is not None and len(text) <= _LONGEST:
+            elif text is not None:
                 before = self.texts.get(path, "") if sign.endswith(">>") else ""
                 self.texts[path] = f"{before}\n{text}" if before else text
         if command.program in _FETCHERS:

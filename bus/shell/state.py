@@ -53,8 +53,8 @@ def _program(word: str) -> _Program:
 
 
 def _inner_of(program: str, argv: list[Arg], stdin: Output) -> list[Inner]:
-    """What a command of a program that may run others runs."""
-    inner = list(inner_calls(program, argv[1:], stdin))
+    """What a command of a program that may run others runs; files that it runs, of which nothing is known, do not count."""
+    inner = [one for one in inner_calls(program, argv[1:], stdin) if one.argv or one.sources or one.script is not None]
     return [*inner, *init_script(argv)] if _INIT_SCRIPT in argv[0].text else inner
 
 
@@ -108,7 +108,7 @@ class Shell(ABC):
                 redirected = isinstance(pipeline[-1], Stage) and pipeline[-1].redirected
                 for stage in pipeline:
                     if isinstance(stage, Stage):
-                        output = self._stage(stage, output, before if place else None)
+                        output = self._stage(stage, output, before if place else None, last=stage is pipeline[-1])
                     else:
                         text = self.run_plain([stage], output)
                         output = Output(text, output.programs + self.programs_from(first))
@@ -124,8 +124,11 @@ class Shell(ABC):
                     self.may_keep(before)
         return together(texts) if len(statements) == 1 else None
 
-    def _stage(self, stage: Stage, stdin: Output, before: dict[str, tuple[str, ...]] | None) -> Output:
-        """Run a stage; the variables `before` it stay as they are, for it may not run."""
+    def _stage(self, stage: Stage, stdin: Output, before: dict[str, tuple[str, ...]] | None, *, last: bool) -> Output:
+        """Run a stage; the variables `before` it stay as they are, for it may not run.
+
+        Nobody asks of the `last` one of a pipeline which programs it runs.
+        """
         found, words = self.found, stage.words
         known = _program(words[0])
         argv = list(map(Arg, words)) if known.runs_others or known.prompts else None
@@ -141,7 +144,7 @@ class Shell(ABC):
                 self.scope.variables = dict(before)
             call = Call(stdin, stage.assignments, stage.redirects, programs)
             text = self.run(argv or list(map(Arg, words)), call, inner)
-            return Output(text, programs + self.programs_from(first))
+            return Output(text, () if last else programs + self.programs_from(first))
         if not found.may_go_on() or not found.budget.take_command(len(words)):
             return Output(None, programs)
         name, rest = known.name, tuple(words[1:])
