@@ -96,7 +96,7 @@ class _Seen:
         """Every option, also each letter of `-rf`."""
         if self._flags is None:
             each = [one.flags.names for one in self._facts if one.words]
-            self._flags = each[0] if len(each) == 1 else frozenset[str]().union(*each)
+            self._flags = each[0] if len(each) == 1 else frozenset().union(*each)
         return self._flags
 
     def has(self, marks: tuple[str, ...]) -> bool:
@@ -217,7 +217,7 @@ class Sieve:
 
     def passing(self, line: Commands, text: str, facts: Sequence[CommandFacts]) -> set[str]:
         """The rules beside `always` that may fit `text`, which was read as `line`; `facts` are those of its commands."""
-        found = set[str]()
+        found: set[str] = set()
         seen = _Seen(facts, text, lambda mark: self._has(mark, line, facts))
         self._unmarked.add_met(seen, found)
         for mark in line.marks:

@@ -69,8 +69,10 @@ def plain_statements(text: str) -> list[Statement] | None:
 
 def _statements(text: str) -> list[Statement] | None:
     statements: list[Statement] = [[[]]]
-    words, assignments, redirects, redirected = list[str](), list[tuple[str, str]](), list[tuple[str, str]](), False
-    length = stages = 0
+    words: list[str] = []
+    assignments: tuple[tuple[str, str], ...] = ()
+    redirects: tuple[tuple[str, str], ...] = ()
+    redirected, length, stages = False, 0, 0
     text = text.rstrip(" ")
     for token, bare, word, joint, operator, target in _TOKEN.findall(text):
         length += len(token)
@@ -78,7 +80,7 @@ def _statements(text: str) -> list[Statement] | None:
             more = bare.split() if bare else [_unquoted(word)]
             if not words:
                 while bare and more and "=" in more[0] and (pair := _ASSIGNMENT.fullmatch(more[0])):
-                    assignments.append((pair[1], pair[2]))
+                    assignments += ((pair[1], pair[2]),)
                     del more[0]
                 if more and not _names_program(more[0] if bare else word):
                     return None
@@ -90,7 +92,7 @@ def _statements(text: str) -> list[Statement] | None:
             if not words or stages == _MOST_STAGES:
                 return None
             statement = statements[-1]
-            statement[-1].append(Stage(words, tuple(assignments), redirected, tuple(redirects)))
+            statement[-1].append(Stage(words, assignments, redirected, redirects))
             if joint == "|":
                 if redirected and len(statement[0]) > 1:
                     return None
@@ -104,16 +106,16 @@ def _statements(text: str) -> list[Statement] | None:
                 statement.append([])
             else:
                 statements.append([[]])
-            words, assignments, redirects, redirected = [], [], [], False
+            words, assignments, redirects, redirected = [], (), (), False
         else:
             if not words:
                 return None
             redirected = True
             if target and not target.isdigit():
-                redirects.append((operator.lstrip("12"), target))
+                redirects += ((operator.lstrip("12"), target),)
     if length != len(text) or not words:  # a part that is no token was left out
         return None
-    statements[-1][-1].append(Stage(words, tuple(assignments), redirected, tuple(redirects)))
+    statements[-1][-1].append(Stage(words, assignments, redirected, redirects))
     return statements
 
 

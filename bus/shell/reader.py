@@ -101,7 +101,8 @@ class Reader(Shell):
 
     def _branches(self, node: Node, stdin: Output) -> str | None:
         """Read every branch; after it a variable may have the value of any."""
-        before, found = dict(self.scope.variables), dict[str, tuple[str, ...]]()
+        before = dict(self.scope.variables)
+        found: dict[str, tuple[str, ...]] = {}
         for child in node.named_children:
             self.visit(child, stdin)
             for name, values in self.scope.variables.items():

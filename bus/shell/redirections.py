@@ -53,7 +53,9 @@ def read_redirections(nodes: list[Node], stdin: Output, scope: Scope, found: Fou
 
 
 def _heredoc(node: Node, scope: Scope, found: Found) -> tuple[Output, list[Arg], tuple[tuple[str, str], ...]]:
-    stdin, argv, redirects = NOTHING, list[Arg](), list["Node"]()
+    stdin = NOTHING
+    argv: list[Arg] = []
+    redirects: list[Node] = []
     if _EMPTY_HEREDOC.fullmatch(scope.text(node)):
         stdin = Output("")
     quoted = False

@@ -228,7 +228,8 @@ def _count(sequence: _Sequence) -> int:
 
 
 def _expanded(sequence: _Sequence) -> list[str]:
-    words, literal = [""], list[str]()
+    words = [""]
+    literal: list[str] = []
     for part in sequence:
         if isinstance(part, str):
             literal.append(part)
