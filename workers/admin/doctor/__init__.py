@@ -40,6 +40,7 @@ _BUS: Final = frozenset(
         "maxmemory-policy",
         "memory",
         "default-user",
+        "append-only-user",
         "streams",
         "evaluator",
         "dispatcher",

@@ -11,7 +11,7 @@ from bus.wire.keys import Keys
 from workers.admin.doctor import Check
 
 _ID: Final = "default-user"
-_LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _FIX: Final = "`ACL SETUSER default reset off ~* &* +@all`, as `fleethook acl` prints it, once every URL names its user"
 
 
@@ -68,7 +68,7 @@ async def _on_network(connections: Connections) -> str:
     """Where the server listens beside its unix socket; empty where it does not."""
     parts = urlsplit(connections.url)
     if parts.scheme != "unix":
-        where = "this machine" if (parts.hostname or "") in _LOCAL else str(parts.hostname)
+        where = "this machine" if (parts.hostname or "") in LOCAL else str(parts.hostname)
         return f"port {parts.port or 6379} of {where}"
     with connections.lease() as connection:
         replies = await connection.exchange([("CONFIG", "GET", name) for name in ("port", "tls-port")])

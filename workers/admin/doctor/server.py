@@ -14,6 +14,7 @@ from bus.wire.connections import START_HINT, Connections
 from bus.wire.keys import DAY, Keys
 from bus.wire.streams import server_now
 from workers.admin.doctor import Check, State
+from workers.admin.doctor.append_only_user import append_only_user_check
 from workers.admin.doctor.default_user import default_user_check
 from workers.records.bounds import FULL, memory_in_use
 from workers.records.status import read_roles, server_facts
@@ -36,6 +37,7 @@ async def server_checks(connections: Connections, rq: Connections, keys: Keys, s
                 "maxmemory-policy",
                 "memory",
                 "default-user",
+                "append-only-user",
                 "evaluator",
                 "dispatcher",
                 "carrier",
@@ -49,6 +51,7 @@ async def server_checks(connections: Connections, rq: Connections, keys: Keys, s
     found += await _config_checks(connections)
     found.append(await _memory_check(connections))
     found.append(await default_user_check(connections, keys))
+    found.append(await append_only_user_check(connections))
     found.append(await _repairs_check(connections, keys))
     for role in await read_roles(connections, rq, keys, settings):
         state: State = {"ok": "ok", "missing": "fail", "off": "warn", "unknown": "unknown"}[role.health]  # type: ignore[assignment]  # all four are states

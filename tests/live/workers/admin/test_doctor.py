@@ -10,12 +10,14 @@ import pytest
 from bus.config.settings import Settings
 from bus.shim.answer_file import server_from_url, write_answer_file
 from bus.system.directories import directories
+from bus.wire.acl import DEFAULT_OFF
 from bus.wire.connections import Connections, sync_client
 from bus.wire.keys import Keys
 from tests.support.servers import Server
 from workers.admin.agent_setup import Installed, answers_for
 from workers.admin.doctor import canary, server
 from workers.admin.doctor.agents import agent_checks
+from workers.admin.doctor.append_only_user import append_only_user_check
 from workers.admin.doctor.default_user import default_user_check
 from workers.admin.doctor.rights import rights_checks
 from workers.admin.doctor.server import server_checks
@@ -63,6 +65,7 @@ async def test_a_server_that_loses_data_and_nobody_at_work(poor: Server) -> None
         "maxmemory-policy": "fail",
         "memory": "ok",
         "default-user": "ok",
+        "append-only-user": "ok",
         "streams": "ok",
         "evaluator": "fail",
         "dispatcher": "fail",
@@ -80,6 +83,40 @@ async def test_what_cannot_be_seen_is_neither_well_nor_ill(poor: Server) -> None
     away = await statuses("unix:///nowhere/s", Keys("t-doctor"))
     assert away.pop("server") == "fail"
     assert set(away.values()) == {"unknown"}
+
+
+@pytest.mark.req("B-07")
+@pytest.mark.parametrize(
+    ("line", "rights", "status"),
+    [
+        ("user default reset off", (), "warn"),  # as `fleethook acl` printed it
+        (
+            "user default reset off",
+            ("-@admin", "-@dangerous", "+config|get"),
+            "warn",
+        ),  # our admin may not ask for users
+        (DEFAULT_OFF, ("-@admin", "-@dangerous", "+config|get"), "ok"),
+        (DEFAULT_OFF, (), "ok"),
+        ("user default reset off ~x:* +@all", (), "warn"),
+        ("user default reset off", ("-@admin", "-@dangerous"), "unknown"),
+    ],
+)
+async def test_a_default_user_that_cannot_load_the_append_only_file_is_found(
+    line: str, rights: tuple[str, ...], status: str
+) -> None:
+    """The message has the file, what is lost, and the line to write."""
+    one = Server(acl=f"{line}\nuser fleethook-admin {' '.join((POOR, *rights))}\n")
+    one.start()
+    connections = Connections(one.url.replace("unix://", "unix://fleethook-admin:p@"), connect=1.0)
+    try:
+        found = await append_only_user_check(connections)
+    finally:
+        await connections.close()
+        one.stop()
+    assert found.status == status, found.what
+    if status == "warn":
+        assert str(one.folder / "users.acl") in found.what
+        assert DEFAULT_OFF in found.fix
 
 
 @pytest.mark.req("B-07", "X-09")
