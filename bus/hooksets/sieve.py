@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -12,7 +13,7 @@ from bus.matching.command_facts import CommandFacts
 from bus.matching.command_match import CommandMatch
 from bus.matching.command_rules import OWN_INPUT_ALONE, marks_of, programs_of
 from bus.matching.flags import flag_names
-from bus.matching.globs import PathMatcher, compile_path_globs, literal_of
+from bus.matching.globs import PathIndex, literal_of
 from bus.matching.needles import (
     NOTHING,
     Needles,
@@ -35,6 +36,7 @@ _CHANGED: Final = "changes a path that some rule asks for"
 _OWN_INPUT: Final = "empties its own input"
 """Marks that a line gets here, and only where a rule asks: they take a look at paths."""
 
+_NO_RULES: Final[frozenset[str]] = frozenset()
 _NULL: Final = "/dev/null"
 _STAR: Final = "[*]"
 _WIDE: Final = re.compile(r"[~/.]*[*?][~/.*?]*")
@@ -64,7 +66,7 @@ class _Need(NamedTuple):
         for flags in self.flags:
             if flags.isdisjoint(seen.flags):
                 return False
-        return not self.marks or seen.has(self.marks)
+        return not self.marks or all(self.rule in seen.rules_with(mark) for mark in self.marks)
 
 
 class _Seen:
@@ -72,14 +74,14 @@ class _Seen:
 
     __slots__ = ("_args", "_facts", "_find", "_flags", "_marks", "is_plain", "text", "words")
 
-    def __init__(self, facts: Sequence[CommandFacts], text: str, find: Callable[[str], bool]) -> None:
+    def __init__(self, facts: Sequence[CommandFacts], text: str, find: Callable[[str], AbstractSet[str]]) -> None:
         self._facts = facts
         self.text = _searched_text(facts, text)
         self.is_plain = self.text.isascii()
         """It is ASCII; in any other text a letter may stand for one of another case, so it may hold anything."""
         self.words = words_of(self.text) if self.is_plain else frozenset[bytes]()
         self._find = find
-        self._marks: dict[str, bool] = {}
+        self._marks: dict[str, AbstractSet[str]] = {}
         self._args: frozenset[str] | None = None
         self._flags: frozenset[str] | None = None
 
@@ -99,15 +101,12 @@ class _Seen:
             self._flags = each[0] if len(each) == 1 else frozenset().union(*each)
         return self._flags
 
-    def has(self, marks: tuple[str, ...]) -> bool:
-        """Whether the line has every one of these marks."""
-        known = self._marks
-        for mark in marks:
-            if mark not in known:
-                known[mark] = self._find(mark)
-            if not known[mark]:
-                return False
-        return True
+    def rules_with(self, mark: str) -> AbstractSet[str]:
+        """The rules for which the line has this mark."""
+        known = self._marks.get(mark)
+        if known is None:
+            known = self._marks[mark] = self._find(mark)
+        return known
 
 
 class _Needs:
@@ -163,8 +162,8 @@ class _Needs:
         if self._others:
             _add_met(self._others, seen, found)
         for more, rules in self._by_marks.items():
-            if not rules <= found and seen.has(more):
-                found |= rules
+            if not rules <= found:
+                found |= rules.intersection(*map(seen.rules_with, more))
 
 
 class Sieve:
@@ -184,22 +183,23 @@ class Sieve:
         self._conditions: dict[str, list[tuple[str, Rule, CommandMatch]]] = {}
         """By mark the conditions that ask for it, each with its rule."""
         self._by_mark: dict[str, _Needs] = {}
-        changed_paths: dict[str, None] = {}
-        given_paths: dict[str, None] = {}
+        changed: dict[str, dict[str, None]] = {}
+        given: dict[str, dict[str, None]] = {}
         for name in marked:
             for condition in rules[name].commands:
                 more = _further_marks(condition)
                 if _CHANGED in more:
-                    changed_paths.update(dict.fromkeys((*condition.changes, *condition.redirects_to)))
+                    changed.setdefault(name, {}).update(dict.fromkeys((*condition.changes, *condition.redirects_to)))
                 if _GIVEN in more:
-                    given_paths.update(dict.fromkeys(condition.paths))
+                    given.setdefault(name, {}).update(dict.fromkeys(condition.paths))
                 for mark in marks_of(condition):
                     self._conditions.setdefault(mark, []).append((name, rules[name], condition))
-        self._paths: dict[str, tuple[Callable[[CommandFacts], tuple[str, ...]], PathMatcher]] = {
-            _CHANGED: (lambda one: one.changed, compile_path_globs(changed_paths)),
-            _GIVEN: (lambda one: one.operands, compile_path_globs(given_paths)),
+        self._marked = frozenset(marked)
+        self._paths: dict[str, tuple[Callable[[CommandFacts], tuple[str, ...]], PathIndex]] = {
+            _CHANGED: (lambda one: one.changed, PathIndex(changed)),
+            _GIVEN: (lambda one: one.operands, PathIndex(given)),
         }
-        self._asks_for_null = any(matches(_NULL, place_of("/", here=False)) for _, matches in self._paths.values())
+        self._asks_for_null = any(index.find(_NULL, place_of("/", here=False)) for _, index in self._paths.values())
         """Whether some rule asks for `/dev/null`, which most redirections name."""
 
     def prepare(self) -> None:
@@ -218,7 +218,7 @@ class Sieve:
     def passing(self, line: Commands, text: str, facts: Sequence[CommandFacts]) -> set[str]:
         """The rules beside `always` that may fit `text`, which was read as `line`; `facts` are those of its commands."""
         found: set[str] = set()
-        seen = _Seen(facts, text, lambda mark: self._has(mark, line, facts))
+        seen = _Seen(facts, text, lambda mark: self._rules_with(mark, line, facts))
         self._unmarked.add_met(seen, found)
         for mark in line.marks:
             needs = self._needs(mark)
@@ -226,25 +226,25 @@ class Sieve:
                 needs.add_met(seen, found)
         return found
 
-    def _has(self, mark: str, line: Commands, facts: Sequence[CommandFacts]) -> bool:
-        """Whether a line has a mark that takes a look at paths; in doubt it has it."""
+    def _rules_with(self, mark: str, line: Commands, facts: Sequence[CommandFacts]) -> AbstractSet[str]:
+        """The rules for which a line has a mark that takes a look at paths; in doubt all of them."""
         if mark == _OWN_INPUT:
-            return any(one.empties_own_input for one in facts)
+            return self._marked if any(one.empties_own_input for one in facts) else _NO_RULES
         if mark not in self._paths:
-            return mark in line.marks
+            return self._marked if mark in line.marks else _NO_RULES
         if mark == _CHANGED and CHANGES not in line.marks:
-            return False
-        words_of, matches = self._paths[mark]
+            return _NO_RULES
+        words_of, index = self._paths[mark]
+        found: set[str] = set()
         try:
-            return any(
-                matches(path, one.place)
-                for one in facts
-                for word in words_of(one)
-                if word != _NULL or self._asks_for_null
-                for path in one.paths_of(word)
-            )
+            for one in facts:
+                for word in words_of(one):
+                    if word != _NULL or self._asks_for_null:
+                        for path in one.paths_of(word):
+                            found |= index.find(path, one.place)
         except OverBudget:
-            return True
+            return self._marked
+        return found
 
 
 def _add_met(needs: Iterable[_Need], seen: _Seen, found: set[str]) -> None:

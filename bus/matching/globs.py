@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -13,6 +13,10 @@ from bus.matching.paths import Place, within
 from bus.matching.regexes import Regex, compile_alternatives, compile_regex
 
 _SIGN: Final = re.compile(r"[*?]")
+_FEW: Final = 8
+"""Texts that are found sooner than an expression."""
+_PART: Final = re.compile(r"[*?]|\[.*")
+"""Between the parts of a path pattern that are in every fitting path."""
 
 PathMatcher = Callable[[str, Place], bool]
 """Whether an absolute path, seen from a place, fits."""
@@ -50,10 +54,7 @@ def compile_path_globs(globs: Iterable[str]) -> PathMatcher:
 
     Most patterns name a folder or file that a fitting path goes through: a path is compared with those whose name it has.
     """
-    by_name: dict[str, list[str]] = {}
-    for glob in globs:
-        compile_path_glob(glob)
-        by_name.setdefault(_name_in(glob), []).append(glob)
+    by_name = _by_name(globs)
     nameless = _together(by_name.pop("", ()))
     named = {name: _together(some) for name, some in by_name.items()}
     names = frozenset(named)
@@ -61,14 +62,55 @@ def compile_path_globs(globs: Iterable[str]) -> PathMatcher:
         return nameless
 
     def fits(path: str, place: Place) -> bool:
-        parts = path.split("/")
-        parts[0] = "/".join(parts[:2])
-        for name in names.intersection(parts):
+        for name in names.intersection(_names_in(path)):
             if named[name](path, place):
                 return True
         return nameless(path, place)
 
     return fits
+
+
+class PathIndex:
+    """Several sets of path patterns, each with a key: which sets have a pattern that a path fits."""
+
+    def __init__(self, sets: Mapping[str, Iterable[str]]) -> None:
+        """PatternError names the pattern that is wrong."""
+        keys: dict[str, dict[tuple[str, ...], set[str]]] = {}
+        for key, globs in sets.items():
+            for name, some in _by_name(globs).items():
+                keys.setdefault(name, {}).setdefault(tuple(some), set()).add(key)
+        self._by_name = {
+            name: tuple((_together(globs), frozenset(some)) for globs, some in each.items())
+            for name, each in keys.items()
+        }
+        self._names = frozenset(self._by_name)
+
+    def find(self, path: str, place: Place) -> set[str]:
+        """The keys of the sets that an absolute path, seen from a place, fits."""
+        found: set[str] = set()
+        for name in self._names.intersection(_names_in(path)):
+            for matches, keys in self._by_name[name]:
+                if not keys <= found and matches(path, place):
+                    found |= keys
+        return found
+
+
+def _by_name(globs: Iterable[str]) -> dict[str, list[str]]:
+    """Path patterns by a name that fitting paths have; PatternError names the one that is wrong."""
+    by_name: dict[str, list[str]] = {}
+    for glob in globs:
+        compile_path_glob(glob)
+        by_name.setdefault(_name_in(glob), []).append(glob)
+    return by_name
+
+
+def _names_in(path: str) -> list[str]:
+    """The names that a path goes through, the first with its slash; and the empty one, which every path has."""
+    parts = path.split("/")
+    if len(parts) > 1:
+        parts[0] = f"/{parts[1]}"
+    parts.append("")
+    return parts
 
 
 def _name_in(glob: str) -> str:
@@ -88,27 +130,51 @@ def _name_in(glob: str) -> str:
 def _together(globs: Iterable[str]) -> PathMatcher:
     """A matcher that fits if any of the patterns fits; patterns of one kind are searched together."""
     own: list[PathMatcher] = []
+    exact: dict[str, set[str]] = {"anywhere": set(), "home": set()}
     by_kind: dict[str, list[str]] = {"anywhere": [], "home": [], "project": []}
+    texts: list[str] = []
     for glob in globs:
+        plain = text_of(glob)
         if glob in _OWN:
             own.append(_OWN[glob])
         elif glob == "~" or glob.startswith("~/"):
-            by_kind["home"].append(_expression("~" + glob[1:].rstrip("/")))
+            below = "~" + glob[1:].rstrip("/")
+            if plain is not None:
+                exact["home"].add("~" + plain[1:].rstrip("/"))
+            else:
+                by_kind["home"].append(_expression(below))
+        elif plain is not None and glob.startswith("/"):
+            exact["anywhere"].add(plain)
         elif anywhere := _anywhere(glob):
             by_kind["anywhere"].append(anywhere)
+            texts.append(max((part.strip("/") for part in _PART.split(glob)), key=len))
         else:
             by_kind["project"].append(_expression("/" + glob.removeprefix("./").rstrip("/")))
     anywheres, homes, projects = (compile_alternatives(some) for some in by_kind.values())
+    roots, in_home = frozenset(exact["anywhere"]), frozenset(exact["home"])
+    asks_for_home = bool(homes or in_home)
+    if len(texts) > _FEW:
+        texts = [""]
 
     def fits(path: str, place: Place) -> bool:
-        return (
-            _any_fits(anywheres, path)
-            or (bool(homes) and within(path, place.home) and _any_fits(homes, f"~{_below(path, place.home)}"))
-            or (bool(projects) and within(path, place.project) and _any_fits(projects, _below(path, place.project)))
-            or _any_matches(own, path, place)
-        )
+        if path in roots or (anywheres and _holds(path, texts) and _any_fits(anywheres, path)):
+            return True
+        if asks_for_home and within(path, place.home):
+            below = f"~{_below(path, place.home)}"
+            if below in in_home or _any_fits(homes, below):
+                return True
+        if projects and within(path, place.project) and _any_fits(projects, _below(path, place.project)):
+            return True
+        return bool(own) and _any_matches(own, path, place)
 
-    return fits if own or any(by_kind.values()) else _fits_nothing
+    return fits if own or roots or in_home or any(by_kind.values()) else _fits_nothing
+
+
+def _holds(path: str, texts: Iterable[str]) -> bool:
+    for text in texts:  # noqa: SIM110  (as in `_any_fits`)
+        if text in path:
+            return True
+    return False
 
 
 def _any_matches(matchers: Iterable[PathMatcher], path: str, place: Place) -> bool:
