@@ -89,8 +89,11 @@ def hook_ids(file: HookFile) -> list[str]:
 def event_of_type(kind: str, *, source: str, tool: str = "") -> Event:
     """An event of one type (`tool:pre_execute:bash`), or of an agent's own name (`PreToolUse`); its id is new.
 
-    PatternError where `kind` names no type, or several.
+    `claude:PreToolUse` names the agent, too. PatternError where `kind` names no type, or several.
     """
+    agent, name = native_event(kind)
+    if agent:
+        source, kind = agent, name
     native = find(source).capabilities.get(kind)
     event_type = native.type if native is not None else ""
     if native is None:
@@ -138,7 +141,8 @@ def _event(document: Document, path: PathParts, entry: HookTestEntry, folder: Pa
         place = (*path, "event" if entry.event else "native")
         whole = _whole_event(entry)
     kind = entry.native or whole.type
-    source = source_name(whole.source) if whole.source else agent_with_event(kind) or _owner(whole.tool)
+    agent = source_name(whole.source) if whole.source else native_event(kind)[0] or agent_with_event(kind)
+    source = agent or _owner(whole.tool)
     if entry.native and entry.native not in find(source).capabilities:
         names = find(source).capabilities
         hint = suggestion(entry.native, names) or f"its events are {', '.join(names)}"
@@ -178,6 +182,13 @@ def _whole_event(entry: HookTestEntry) -> HookTestEvent:
     return HookTestEvent(
         type=kind or EventType.TOOL_PRE_EXECUTE.value, source=entry.source, cwd=entry.cwd, tool=tool, input=given
     )
+
+
+def native_event(kind: str) -> tuple[str, str]:
+    """The agent and its own name of an event in `claude:PreToolUse`; empty texts where it is none."""
+    agent, _, name = kind.partition(":")
+    known = agent in SOURCES and agent != "generic" and name in find(agent).capabilities
+    return (agent, name) if known else ("", "")
 
 
 def agent_with_event(native: str) -> str:

@@ -113,7 +113,7 @@ async def run_command(
 
     ScriptChanged if a trusted project's script has changed since it was trusted.
     """
-    directory = _directory(hook, event)
+    directory = working_directory(hook, event)
     check_pins(hook, directory)
     dialect = find_hooks(hook.dialect)
     done = await run_process(
@@ -164,7 +164,7 @@ def command_env(hook: Hook, event: Event) -> dict[str, str]:
     return env
 
 
-def _directory(hook: Hook, event: Event) -> str:
+def working_directory(hook: Hook, event: Event) -> str:
     """The dialect's directory, else the hook's own (relative to the event's), else the event's, else home."""
     rooted = find_rooted(hook.dialect)
     if rooted is not None and (directory := rooted.directory(hook, event)):

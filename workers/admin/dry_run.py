@@ -81,9 +81,8 @@ def made_event(kind: str, *, source: str, tool: str, values: Sequence[str], cwd:
     input, or into `data` if the event has no tool (`prompt=…`). A value is JSON if it is valid JSON, else text. Raises
     PatternError and DecodeError.
     """
-    source = source_name(source)
-    event = msgspec.structs.replace(event_of_type(kind, source=source, tool=tool), cwd=str(cwd))
-    tool = event.native_tool
+    event = msgspec.structs.replace(event_of_type(kind, source=source_name(source), tool=tool), cwd=str(cwd))
+    source, tool = event.source, event.native_tool
     fields: dict[str, Any] = {"input": {}, "data": {}}
     about_tool = bool(tool) or event.type.startswith(("tool:", "permission:"))
     for text in values:

@@ -13,7 +13,11 @@ from workers.runtime.wording import counted
 
 COMMANDS: Final = {
     "list": Lazy("workers.cli.hooks.listing:list_hooks", "List the hooks in force here, and when each ran last."),
+    "new": Lazy("workers.cli.hooks.new:new", "Write a hook with its tests into your fleethook.yaml."),
     "test": Lazy("workers.cli.hooks.test:test", "Run the tests of a hook file, or judge one event; nothing is sent."),
+    "show-input": Lazy(
+        "workers.cli.hooks.show_input:show_input", "Show the stdin and environment that a command got for an event."
+    ),
     "check": Lazy("workers.cli.hooks:check", "Check a hook file and the tests of its guard packs."),
     "apply": Lazy("workers.cli.hooks.sets:apply", "Publish a hook file to the whole fleet, as a new version."),
     "diff": Lazy("workers.cli.hooks.sets:diff_hooks", "Show what a file or a version changes."),

@@ -71,7 +71,7 @@ def import_hooks(
         _list_found(fleet)
         return
     place = Path(os.path.abspath(path))
-    into = _target(fleet, place, "" if target is None else str(target))
+    into = target_file(fleet, place, "" if target is None else str(target))
     place = _pinned_folder(place, into) or place
     read, said = load_foreign(place, "user", dialect)
     pin = _pin(fleet, place, into, read)
@@ -136,7 +136,7 @@ def _show(fleet: Context, read: HookFile, said: Imported) -> None:
         fleet.data(fleet.style(f"{text} (warning)", "yellow"))
 
 
-def _target(fleet: Context, place: Path, to: str) -> Path:
+def target_file(fleet: Context, place: Path, to: str) -> Path:
     """The file that is to import: that of the project for what is in a repository or a project, else the user's."""
     from bus.errors import ConfigError
     from bus.hooksets.pinned_imports import repository

@@ -241,7 +241,6 @@ def load_with_tests(fleet: Context, file: Path | None) -> tuple[str, HookFile, l
     from bus.errors import NotFound
     from bus.hooksets.hook_tests import load_hook_tests, read_hook_tests
     from bus.hooksets.hookfile import load_hook_file, read_hook_document
-    from bus.hooksets.trust import project_file
     from bus.system.directories import config_file
 
     if file is not None and str(file) == "-":
@@ -249,15 +248,23 @@ def load_with_tests(fleet: Context, file: Path | None) -> tuple[str, HookFile, l
         read = read_hook_document(document, "fleet")
         tests, wrong = read_hook_tests(document, read, Path.cwd())
         return "stdin", replace(read, problems=(*read.problems, *wrong)), tests
-    user = config_file(fleet.directories().config)
-    # `./fleethook.yaml` counts wherever we are: project_file() knows no project in a home directory.
-    found = file or config_file(Path.cwd()) or project_file(Path.cwd()) or user
+    found = file or found_file(fleet)
     if found is None:
         raise NotFound("there is no fleethook.yaml here, in the project or in the user's configuration; name a file")
     read = load_hook_file(found, "fleet")
+    user = config_file(fleet.directories().config)
     is_users = user is not None and found.exists() and found.samefile(user)
     tests, wrong = load_hook_tests(found, read, Path.home() if is_users else None)
     return str(found), replace(read, problems=(*read.problems, *wrong)), tests
+
+
+def found_file(fleet: Context) -> Path | None:
+    """The hook file that is meant where none is named: this folder's, the project's, else the user's."""
+    from bus.hooksets.trust import project_file
+    from bus.system.directories import config_file
+
+    # `./fleethook.yaml` counts wherever we are: project_file() knows no project in a home directory.
+    return config_file(Path.cwd()) or project_file(Path.cwd()) or config_file(fleet.directories().config)
 
 
 def sound(fleet: Context, file: Path | None) -> tuple[str, HookFile]:
