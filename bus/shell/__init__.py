@@ -8,6 +8,7 @@ downloads or writes and then runs; it does not follow other files, or what happe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -15,7 +16,7 @@ from bus.shell.budget import FULL, LIGHT, Budget, Limits
 from bus.shell.commands import CHANGES, Command, Commands, marks
 from bus.shell.expansions import default_variables
 from bus.shell.found import NOTHING, Call, Found
-from bus.shell.inner import Arg
+from bus.shell.inner import Arg, Inner
 from bus.shell.parsing import raw_names, without_quotes
 from bus.shell.paths import changed
 from bus.shell.plain import Stage, Statement, plain_statements
@@ -37,6 +38,9 @@ __all__ = [
 
 MAX_LENGTH: Final = FULL.length
 """Characters that are read; of what is behind them only the names are seen, and `truncated` says so."""
+_MOST_WRAPPERS: Final = 4
+_MOST_WRAPPED: Final = 32
+"""Wrappers around a command, and its words, of which no budget has to be kept."""
 
 
 def commands(text: str) -> Commands:
@@ -72,17 +76,16 @@ def _commands(text: str) -> Commands:
 def _read(text: str, limits: Limits) -> Commands:
     cut = clean(text[: limits.length])
     statements = plain_statements(cut)
-    single = _single(statements, limits) if statements is not None and len(text) <= limits.length else None
-    command, inner = single_command(single) if single else (None, [])
-    if command is not None and not inner:
-        # What it prints or changes for later ones does not matter, so this takes a third of the time.
-        return Commands((command,), marks=_marks(command.program, command.prompt, bool(changed(command))))
+    words = _single(statements, limits) if statements is not None and len(text) <= limits.length else None
+    first, inner = single_command(words) if words else (None, [])
+    if first is not None and (items := _wrapped(first, inner) if inner else (first,)):
+        return Commands(items, marks=_marks_of(items))
     budget = Budget(limits)
     found = Found(budget)
     reader = Reader(found, default_variables(), ".")
     try:
-        if single:
-            reader.run(list(map(Arg, single)), Call(), inner)
+        if words:
+            reader.run(list(map(Arg, words)), Call(), inner)
         elif statements is not None:
             reader.run_plain(statements, NOTHING)
         else:
@@ -91,17 +94,12 @@ def _read(text: str, limits: Limits) -> Commands:
         found.too_deep = True
     if len(text) > limits.length:
         budget.stop(f"it is longer than {limits.length} characters")
-    seen = marks(found.items)
-    for command in found.items:
-        if changed(command):
-            seen |= {CHANGES}
-            break
     names = raw_names(text) if budget.stopped or found.too_deep else frozenset(found.unread)
     return Commands(
         tuple(found.items),
         bool(budget.stopped),
         found.incomplete or found.too_deep,
-        seen,
+        _marks_of(found.items),
         budget.stopped or ("it nests too deep" if found.too_deep else ""),
         names,
     )
@@ -117,7 +115,31 @@ def _single(statements: list[Statement], limits: Limits) -> list[str] | None:
     return stage.words
 
 
-@lru_cache(maxsize=1024)
-def _marks(program: str, prompt: bool, changes: bool) -> frozenset[str]:
-    found = marks([Command(program, prompt=prompt)])
-    return found | {CHANGES} if changes else found
+def _wrapped(first: Command, inner: list[Inner]) -> tuple[Command, ...]:
+    """All that a line of one plain command runs that runs others; empty where these are not one in another: `sudo rm x`.
+
+    What these print or change for later ones does not matter, so this takes a third of the time of a reader.
+    """
+    items = [first]
+    while inner:
+        call = inner[0]
+        if (
+            len(inner) > 1
+            or len(first.words) > _MOST_WRAPPED
+            or not call.argv
+            or call.directory
+            or call.assignments
+            or len(items) == _MOST_WRAPPERS
+        ):
+            return ()
+        command, inner = single_command([arg.text for arg in call.argv])
+        items.append(command)
+    return tuple(items)
+
+
+def _marks_of(items: Sequence[Command]) -> frozenset[str]:
+    found = marks(items)
+    for command in items:
+        if changed(command):
+            return found | {CHANGES}
+    return found

@@ -275,7 +275,7 @@ def together(texts: list[str | None]) -> str | None:
 
 def scripts_made(found: Found, command: Command, word: str, inside: tuple[str, ...]) -> list[Inner]:
     """The scripts of this line that a command runs; `word` is its first word, `inside` the aliases that are being read."""
-    if not found.aliases and not found.files and not command.redirects:
+    if not found.aliases and not found.files and not any([is_socket(target) for _, target in command.redirects]):
         return []  # as most lines are
     made: list[Inner] = []
     if word in found.aliases and word not in inside:
