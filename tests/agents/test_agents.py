@@ -38,7 +38,7 @@ def test_an_agent_program_obeys_the_bus(world: World, name: str) -> None:
     try:
         world.on_path = program.on_path()
     except Missing as error:
-        pytest.skip(f"{name} cannot be had here: {error}")
+        pytest.skip(f"{name} cannot be installed here: {error}")
     program.prepare(world.home, world.project, world.model.url)
     before = files(world.home)
     assert world.run(program, "echo marker | tee -a ran.txt") == "marker\n", "as it comes, without us"
@@ -76,7 +76,7 @@ def test_a_question_for_the_person_is_answered_by_the_bus(world: World, name: st
     try:
         world.on_path = program.on_path()
     except Missing as error:
-        pytest.skip(f"{name} cannot be had here: {error}")
+        pytest.skip(f"{name} cannot be installed here: {error}")
     env = program.environment(world.home, world.project, world.model.url)
     world.fleethook("install", name, "--yes")
 

@@ -24,7 +24,7 @@ def agent(world: World, request: pytest.FixtureRequest) -> Iterator[Program]:
     try:
         world.on_path = program.on_path()
     except Missing as error:
-        pytest.skip(f"{program.name} cannot be had here: {error}")
+        pytest.skip(f"{program.name} cannot be installed here: {error}")
     program.prepare(world.home, world.project, world.model.url)
     world.fleethook("install", program.name, "--yes")
     yield program

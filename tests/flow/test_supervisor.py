@@ -214,7 +214,10 @@ def test_a_second_up_is_refused_in_words(up: Up, make: Callable[..., Up], places
     assert state_of(places) == before
 
 
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks into /proc")
+@pytest.mark.skipif(
+    not Path("/proc/self/environ").exists(),
+    reason="only Linux has /proc with environments",
+)
 def test_the_url_stands_in_the_environment_and_in_no_command_line(up: Up, places: Directories) -> None:
     up.ready()
     state = state_of(places)

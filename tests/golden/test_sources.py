@@ -86,7 +86,7 @@ def test_pigos_other_moments() -> None:
 def test_what_a_hook_of_pigo_has_in_its_environment_is_sent_without_the_rest() -> None:
     """pigo's hooks get nothing on stdin: the installed command sends their variables."""
     if shutil.which("awk") is None:
-        pytest.skip("needs awk")
+        pytest.skip("awk is not installed")
     odd = {**PIGO, "PIGO_USER_MESSAGE": 'two\nlines, "quotes" & %s é'}
     sent = subprocess.run(
         ["/bin/sh", "-c", pigo.SENDS],

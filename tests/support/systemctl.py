@@ -66,7 +66,7 @@ def start_server(text: str) -> None:
 
 
 def stop(name: str) -> None:
-    """End a unit as systemd does: SIGTERM, then wait until it is gone."""
+    """End a unit as systemd does: SIGTERM, and SIGKILL if it has not ended after 30 s."""
     for each in ("valkey-server", "tls") if name == "valkey-server" else (name,):
         path = ROOT / f"{each}.pid"
         if not path.exists():
@@ -74,7 +74,10 @@ def stop(name: str) -> None:
         pid = int(path.read_text("utf-8"))
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
+            deadline = time.monotonic() + 30
             while runs(pid):
+                if time.monotonic() > deadline:
+                    os.kill(pid, signal.SIGKILL)
                 time.sleep(0.02)
         path.unlink()
 

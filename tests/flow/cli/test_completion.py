@@ -55,7 +55,7 @@ _fleethook_completion fleethook; printf '%s\\n' "${COMPREPLY[@]}" """
 
 
 @pytest.mark.req("X-05")
-@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_bash_completes_commands_ids_endpoints_and_versions(shell: dict[str, str]) -> None:
     published = fleethook("publish", stdin='{"type": "session:start"}')
     event = published.out.strip()
@@ -68,7 +68,7 @@ def test_bash_completes_commands_ids_endpoints_and_versions(shell: dict[str, str
 
 
 @pytest.mark.req("X-05")
-@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_without_a_server_nothing_is_offered_and_nothing_said(shell: dict[str, str]) -> None:
     assert completed({**shell, "FLEETHOOK_REDIS_URL": "redis://127.0.0.1:1"}, "trace", "e") == []
 

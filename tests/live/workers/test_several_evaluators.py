@@ -284,8 +284,7 @@ async def test_work_that_takes_long_lets_no_heartbeat_lapse(connections: Connect
     await consumer.create()
 
     async def work() -> str:
-        while not await do(connections, "EXISTS", keys("alive", "evaluator")):
-            await asyncio.sleep(0.01)
+        await until(lambda: do(connections, "EXISTS", keys("alive", "evaluator")), "the heartbeat is written")
         return "done"
 
     assert await with_heartbeat(consumer, work()) == "done"

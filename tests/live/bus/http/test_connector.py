@@ -10,6 +10,7 @@ import pytest
 from bus.http.address_policy import policy
 from bus.http.client import WebhookClient
 from tests.support.http_servers import answer, receiver
+from tests.support.running import until_true
 
 LOCAL = policy(["127.0.0.1"])
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -35,8 +36,7 @@ async def test_an_answer_that_nobody_asked_for_ends_the_connection() -> None:
         url = f"http://127.0.0.1:{port}/"
         assert (await client.post(url, b"", {}, seconds=20)).status == 200
         may_speak.set()
-        while may_speak.is_set():
-            await asyncio.sleep(0.001)
+        await until_true(lambda: not may_speak.is_set(), "the client has closed the connection")
         reply = await client.post(url, b"", {}, seconds=20)
     assert (reply.status, reply.body) == (200, b"ok")
     assert len(set(peers)) == 2

@@ -260,7 +260,7 @@ def test_a_disk_that_is_really_full_keeps_what_it_has_and_the_count_of_what_it_c
     except FileNotFoundError:
         ours = False
     if not ours:
-        pytest.skip("this system lets nobody mount a small disk in a namespace of its own")
+        pytest.skip("this system does not allow a mount in a namespace of its own, so there is no small disk to fill")
     run = f'{mount} && exec "$2" -c "$3" "$1"'
     done = subprocess.run(
         [*words, run, "sh", tmp_path, sys.executable, FULL_DISK],
