@@ -17,9 +17,9 @@ from bus.matching.command_match import CommandMatch
 from bus.matching.command_rules import command_matcher, finder_of, marks_of
 from bus.matching.disk import Disk, light_disk
 from bus.matching.globs import PathMatcher, compile_path_globs
-from bus.matching.paths import Place, event_place, is_outside, located
+from bus.matching.paths import Place, event_place, located
 from bus.matching.regexes import compile_alternatives
-from bus.shell import MAX_LENGTH, Commands, as_read, commands, raw_names, without_quotes
+from bus.shell import MAX_LENGTH, Command, Commands, as_read, commands, raw_names, without_quotes
 from bus.verdicts import Decision
 
 __all__ = ["CommandMatch", "Incident", "Match", "Rule", "check_rule", "judge", "marks"]
@@ -249,12 +249,10 @@ def _content_step(patterns: tuple[str, ...]) -> _Step:
 
 def _path_step(matches: PathMatcher) -> _Step:
     def step(event: Event, disk: Disk | None) -> Match | None:
-        place: Place | None = None
-        for path in paths_of(event):
-            place = place or event_place(event, disk)
-            for links in ("none", "all"):
-                found = located(path, place, links=links)
-                if found is not None and matches(found, place):
+        given = seen_call(event).given(disk)
+        for path in given.words:
+            for found in given.paths_of(path):
+                if matches(found, given.place):
                     return Match(path)
         return None
 
@@ -262,12 +260,8 @@ def _path_step(matches: PathMatcher) -> _Step:
 
 
 def _outside(event: Event, disk: Disk | None) -> Match | None:
-    for path in paths_of(event):
-        place = event_place(event, disk)
-        found = located(path, place)
-        if found is not None and is_outside(found, place):
-            return Match(path)
-    return None
+    given = seen_call(event).given(disk)
+    return next((Match(path) for path in given.words if given.outside_of(path) is not None), None)
 
 
 def _command_step(conditions: tuple[CommandMatch, ...], finders: tuple[Callable[[frozenset[str]], str], ...]) -> _Step:
@@ -314,9 +308,9 @@ def unread_notes(rules: Iterable[Rule], event: Event) -> tuple[str, ...]:
 
 
 class SeenCall:
-    """What all rules ask of one tool call, found once: its command line as text and as commands, and their facts."""
+    """What all rules ask of one tool call, found once: its command line, the commands in it, and the paths that it names."""
 
-    __slots__ = ("_disk", "_facts", "_line", "event", "text")
+    __slots__ = ("_disk", "_facts", "_given", "_line", "event", "text")
 
     def __init__(self, event: Event) -> None:
         self.event = event
@@ -324,6 +318,7 @@ class SeenCall:
         self._line: Commands | None = None
         self._disk: Disk | None = None
         self._facts: Sequence[CommandFacts] | None = None
+        self._given: CommandFacts | None = None
 
     @property
     def line(self) -> Commands:
@@ -334,26 +329,37 @@ class SeenCall:
 
     def facts(self, disk: Disk | None) -> Sequence[CommandFacts]:
         """Its commands with what is known of each; what was found on disk counts for the request of `disk` only."""
-        known = self._facts
-        if known is None or disk is None or disk is not self._disk:
-            where = _Where(self.event, disk)
-            self._facts = known = [CommandFacts(command, where) for command in self.line.items]
-            self._disk = disk
-        return known
+        self._look_at(disk)
+        if self._facts is None:
+            where = _Where(self.event, disk, _place)
+            self._facts = [CommandFacts(command, where) for command in self.line.items]
+        return self._facts
+
+    def given(self, disk: Disk | None) -> CommandFacts:
+        """The paths that a call of any tool names, looked at as the words of a command."""
+        self._look_at(disk)
+        if self._given is None:
+            words = Command("", tuple(paths_of(self.event)))
+            self._given = CommandFacts(words, _Where(self.event, disk, event_place))
+        return self._given
+
+    def _look_at(self, disk: Disk | None) -> None:
+        if disk is None or disk is not self._disk:
+            self._disk, self._facts, self._given = disk, None, None
 
 
 class _Where:
-    """The place of an event's commands, looked up once. It knows of no command, so that nothing waits for the collector."""
+    """The place of a call, looked up once. It knows of no command, so that nothing waits for the garbage collector."""
 
-    __slots__ = ("_disk", "_event", "_known")
+    __slots__ = ("_disk", "_event", "_known", "_look")
 
-    def __init__(self, event: Event, disk: Disk | None) -> None:
-        self._event, self._disk = event, disk
+    def __init__(self, event: Event, disk: Disk | None, look: Callable[[Event, Disk | None], Place]) -> None:
+        self._event, self._disk, self._look = event, disk, look
         self._known: Place | None = None
 
     def __call__(self) -> Place:
         if self._known is None:
-            self._known = _place(self._event, self._disk)
+            self._known = self._look(self._event, self._disk)
         return self._known
 
 
