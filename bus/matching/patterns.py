@@ -229,6 +229,8 @@ class Index(Generic[_M]):
         self._globs: list[tuple[Pattern, int, _M]] = []
         self._resolved: dict[str, tuple[_Bucket[_M], ...]] = {}
         self._found: dict[tuple[str, str, str, str, str, tuple[str, ...]], tuple[_M, ...]] = {}
+        self._together: dict[tuple[int, ...], tuple[_M, ...]] = {}
+        """By their places, entries that were found together: hundreds of tools have the same ones, and give one tuple."""
         self._places = 0
         for entry, patterns in entries:
             self.add(entry, patterns)
@@ -264,7 +266,13 @@ class Index(Generic[_M]):
         for kind in dict.fromkeys((event.type, f"{event.source}:{event.native}")):
             for bucket in self._buckets(kind):
                 bucket.find(names, found)
-        return tuple(found[place] for place in sorted(found))
+        places = tuple(sorted(found))
+        known = self._together.get(places)
+        if known is None:
+            if len(self._together) >= self._REMEMBER:
+                self._together.clear()
+            known = self._together[places] = tuple(found[place] for place in places)
+        return known
 
     def _buckets(self, kind: str) -> tuple[_Bucket[_M], ...]:
         known = self._resolved.get(kind)
