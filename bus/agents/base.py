@@ -20,7 +20,7 @@ class Capability(msgspec.Struct, frozen=True, kw_only=True):
     """The agent waits for the answer: the shim requests; elsewhere it publishes."""
     block: bool = False
     deny_else: Literal["context", "abstain"] = "abstain"
-    """What a deny becomes where the agent cannot block: its reason told to the model as context, or nothing."""
+    """What a deny becomes if the agent cannot block: context with its reason for the model, or nothing."""
     allow: bool = True
     """An allow can be said; elsewhere it is silence, and the agent's own rules decide."""
     ask: bool = False

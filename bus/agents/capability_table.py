@@ -1,4 +1,4 @@
-"""What every agent's events can carry, told from the dialects' own tables: for people, for programs, and as a page."""
+"""What every agent's events can carry, from the dialects' own tables: for people, for programs, and as a page."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ from bus.events import GATES, SOURCES, EventType
 HEAD: Final = ("EVENT", "TYPE", "DENY", "ASK", "ALLOW", "CHANGED INPUT", "CHANGED OUTPUT", "CONTEXT", "TIMEOUT")
 
 COMMAND: Final = "fleethook hooks agents --markdown"
-"""What writes the page."""
+"""The command that writes the page."""
 
 _NO: Final = "-"
 _CALLS: Final = frozenset({EventType.TOOL_PRE_EXECUTE.value, EventType.PERMISSION_REQUEST.value})
 _INTRO: Final = f"""\
-# What each agent can be told
+# What each agent's events can carry
 
-This page is printed by `{COMMAND}` from the tables that Fleethook itself decides by; a test sees that it is
-what they say.
+`{COMMAND}` prints this page from the tables that Fleethook itself uses; a test checks that the page is up to date.
 
-An agent runs its hook command and waits for the answer. Only at the events in the tables would an answer change anything, so
-only there does the command ask for a verdict; all others it announces, and ends at once. A verdict that an event
-cannot carry is mapped by the rules below. What is lost is told to the person where the agent has a place for that,
-counted, and shown by `fleethook trace`.
+An agent runs its hook command and waits for the answer. At the events in the tables an answer has an effect, so the command
+asks for a verdict. All other events are only published, and the command ends at once. If an event cannot carry a part of a
+verdict, that part is mapped by the rules below. A lost part is shown to the person if the agent has a place for that. It is
+also counted, and shown by `fleethook trace`.
 
-- **deny**: `blocks` (the call does not run, its result is replaced, the prompt is not sent, the agent goes on instead of
-  stopping); `as context`, where nothing can be blocked any more and the reason is told to the model; `-`, lost.
-- **ask**: `asks` the person; `denies`, where the agent cannot ask and the thing has not happened yet; `asks anyway`,
-  where silence makes the agent ask; `elsewhere`, where another event of the same call asks; `-`, lost.
-- **allow**: `said`; `silence`, where there is no form for it and the agent's own rules decide.
-- **changed input**: `applied`; `applied, or asks` and `applied, or denies`, where a change without an allow becomes an ask
-  with it or a deny that names it; `denies`, naming it, where the agent takes none; `elsewhere`; `-`, lost.
-- **changed output**: `applied`; `of MCP tools` only; `as a block`, whose reason takes the place of the output; `-`, lost:
-  the model reads what the tool gave.
-- **context**: `taken`, with the limit where it is a short one; `-`, lost.
-- **timeout**: what the agent gives a hook by itself, in the unit of its settings.
+- **deny**: `blocks` (the call does not run, its result is replaced, the prompt is not sent, or the agent goes on instead of
+  stopping); `as context`: nothing can be blocked any more, and the model gets the reason; `-`: lost.
+- **ask**: `asks` the person; `denies`: the agent cannot ask, and the call has not run yet; `asks anyway`: the agent asks if
+  the hook has no opinion; `elsewhere`: another event of the same call asks; `-`: lost.
+- **allow**: `said`; `silence`: the agent has no form for it, and its own rules decide.
+- **changed input**: `applied`; `applied, or asks` and `applied, or denies`: a change without an allow becomes an ask with the
+  change, or a deny that names it; `denies`: a deny that names the change, since the agent accepts none; `elsewhere`: another
+  event of the same call carries it; `-`: lost.
+- **changed output**: `applied`; `of MCP tools` only; `as a block`: its reason replaces the output; `-`: lost, and the model
+  reads the tool's own output.
+- **context**: `taken`, with the limit if it is short; `-`: lost.
+- **timeout**: the agent's default for a hook, in the unit of its settings.
 
-No opinion is silence, and never an allow. A failure policy of deny or ask holds at these types of events only:
+A hook without an opinion says nothing, which is never an allow. A failure policy of deny or ask is used only at these events:
 {", ".join(f"`{kind}`" for kind in sorted(GATES))}.
 """
 
 
 def about(source: str) -> str:
-    """What a dialect says of itself: the agent's name, the form, and with which version it was checked."""
-    told = importlib.import_module(f"bus.agents.{find(source).name}").__doc__ or source
-    return told.splitlines()[0]
+    """The first line of a dialect's docstring: the agent's name, the form, and the version that it was checked with."""
+    text = importlib.import_module(f"bus.agents.{find(source).name}").__doc__ or source
+    return text.splitlines()[0]
 
 
 def remarks(source: str) -> tuple[str, ...]:
-    """What people have to know of an agent beside its table: the `REMARKS` of its dialect, a paragraph each."""
+    """Remarks on an agent for people: the `REMARKS` of its dialect, a paragraph each."""
     module = importlib.import_module(f"bus.agents.{find(source).name}")
     return tuple(getattr(module, "REMARKS", ()))
 
@@ -108,9 +108,9 @@ def _section(source: str) -> Iterator[str]:
     for native, *rest in rows(source):
         yield _line((f"`{native}`", *rest))
     yield ""
-    told = [f"`{native}` ({can.type})" for native, can in table.items() if not can.waits]
-    if told:
-        yield f"Announced only: {', '.join(told)}."
+    published = [f"`{native}` ({can.type})" for native, can in table.items() if not can.waits]
+    if published:
+        yield f"Only published: {', '.join(published)}."
         yield ""
     for remark in remarks(source):
         yield remark

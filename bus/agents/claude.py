@@ -70,7 +70,7 @@ CAPABILITIES: Final[dict[str, Capability]] = {
 """Every event of Claude Code, November 2026; what each honours is its hooks reference and our observation."""
 
 NEVER: Final = frozenset({"WorktreeCreate"})
-"""Never subscribed: whoever subscribes has to make the worktree, and a hook that does not makes creating one fail."""
+"""Never subscribed: a hook of this event has to create the worktree itself, else creating it fails."""
 
 QUIET: Final = NEVER | {"MessageDisplay", "FileChanged"}
 """Off by default too: one call for each chunk of text, and one that only watches files named in its matcher."""

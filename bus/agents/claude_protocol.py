@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from bus.agents.base import Capability
-from bus.agents.degrade import Agent, CarriedVerdict, clean, degrade, stderr, told
+from bus.agents.degrade import Agent, CarriedVerdict, clean, degrade, person_message, stderr
 from bus.errors import DecodeError
 from bus.events import Event, EventType, native_type
 from bus.shim.answer import HookAnswer
@@ -107,7 +107,7 @@ class Family:
         if native in self.wordless and case.decision == "deny" and verdict.reason:
             case.notes.append(clean(verdict.reason))
         if case.notes:
-            said["systemMessage"] = told(self.agent, case, verdict, event)
+            said["systemMessage"] = person_message(self.agent, case, verdict, event)
         return HookAnswer(0, write_json(said) if said else b"", b"", case.lost)
 
 

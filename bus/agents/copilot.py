@@ -12,7 +12,7 @@ import msgspec
 
 from bus.agents.base import Capability
 from bus.agents.claude_protocol import can as family_can
-from bus.agents.degrade import Agent, CarriedVerdict, degrade, told
+from bus.agents.degrade import Agent, CarriedVerdict, degrade, person_message
 from bus.agents.event_facts import output_text
 from bus.agents.payloads import mapping, opened, text, unpacked, without
 from bus.errors import DecodeError
@@ -156,7 +156,7 @@ class _Dialect:
             kind = text(mapping(event.output), "resultType") or "success"
             said["modifiedResult"] = {"resultType": kind, "textResultForLlm": output_text(event, case.output)}
         if not said and case.notes:
-            said = {"type": "progress", "message": told(_AGENT, case, verdict, event)}
+            said = {"type": "progress", "message": person_message(_AGENT, case, verdict, event)}
         return HookAnswer(0, write_json(said) if said else b"", b"", case.lost)
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from bus.agents.base import Capability
 from bus.agents.claude_protocol import can as family_can
-from bus.agents.degrade import Agent, CarriedVerdict, degrade, told
+from bus.agents.degrade import Agent, CarriedVerdict, degrade, person_message
 from bus.agents.payloads import first_root, opened, text, unpacked, without
 from bus.errors import DecodeError
 from bus.events import Event, EventType, native_type
@@ -168,13 +168,13 @@ class _Dialect:
             said["permission"] = case.decision
             if native in _TO_AGENT and case.decision != "allow":
                 said["agent_message"] = case.reason
-                message = case.reason if case.decision == "ask" else told(_AGENT, case, verdict, event)
+                message = case.reason if case.decision == "ask" else person_message(_AGENT, case, verdict, event)
             if case.rewrite is not None:
                 said["updated_input"] = case.rewrite
         if case.output is not None:
             said["updated_mcp_tool_output"] = case.output
         if case.decision in ("abstain", "allow"):
-            message = told(_AGENT, case, verdict, event)
+            message = person_message(_AGENT, case, verdict, event)
         if message and (native in _PERMISSION or native == "beforeSubmitPrompt"):
             if native != "beforeTabFileRead":
                 said["user_message"] = message

@@ -1,7 +1,7 @@
-"""A verdict cut to what one event of one agent can carry, by that agent's declared rules; every loss is named.
+"""Reduces a verdict to what one event of one agent can carry, by that agent's declared rules, and names every loss.
 
-Dialects differ in the form of their answers, which is theirs to write, and in what their events can carry, which their
-capability tables say. What follows from the two is the same for all and stands here.
+Each dialect writes its answers in its own form, and declares in its capability table what its events can carry. The
+reduction itself is the same for all agents.
 """
 
 from __future__ import annotations
@@ -22,41 +22,41 @@ _UNPRINTABLE: Final = dict.fromkeys([*range(9), 11, 12, *range(14, 32), *range(1
 
 
 class Agent(NamedTuple):
-    """What the texts of an agent's answers depend on."""
+    """The facts about an agent on which the texts of its answers depend."""
 
     name: str
     """Its source name."""
     label: str
-    """As people call it."""
+    """Its name for people."""
     limit: int
-    """The longest text in an answer that the agent passes on whole, in its own unit."""
+    """The longest text that the agent passes on uncut, in its own unit."""
     unit: Literal["utf-16", "utf-8"] = "utf-16"
-    """What the limit counts: UTF-16 units, as JavaScript does, or bytes."""
+    """The unit of the limit: UTF-16 units, as in JavaScript, or bytes."""
     strict: bool = False
-    """Its JSON reader refuses half a surrogate pair, and the whole answer with it: a deny would be lost."""
+    """Its JSON reader refuses an answer with half a surrogate pair, so a deny would be lost."""
 
 
 class CarriedVerdict(NamedTuple):
-    """A verdict cut to what the event can carry."""
+    """A verdict reduced to what the event can carry."""
 
     decision: Decision
     reason: str
-    """For the model: never empty where there is a decision, and within the limit."""
+    """For the model: never empty if there is a decision, and within the limit."""
     rewrite: dict[str, Any] | None
     """The whole changed input, in the agent's own fields."""
     context: str
     output: Any
-    """What the model reads in the place of the tool's output, in the agent's own form; None leaves it as it is."""
+    """The text or value that replaces the tool's output for the model, in the agent's own form; None: no change."""
     halt: str
-    """Why the agent's work ends; empty where it goes on."""
+    """Why the agent's work ends; empty if it goes on."""
     permissions: tuple[dict[str, Any], ...]
     """Changes of the agent's permissions that come with the allow."""
     interrupt: bool
-    """The deny also ends what the agent does now."""
+    """The deny also interrupts the agent."""
     notes: list[str]
     """For the person at the terminal."""
     lost: tuple[str, ...]
-    """What the verdict said and the answer cannot: counted, and shown in the trace."""
+    """The parts of the verdict that the answer cannot carry: counted, and shown in the trace."""
 
 
 def degrade(
@@ -68,9 +68,9 @@ def degrade(
     original: Mapping[str, Any] | None,
 ) -> CarriedVerdict:
     """The verdict as the event can carry it; `original` is the tool's input as the agent sent it."""
-    decision, extra, told_first = verdict.decision, "", ""
+    decision, extra, deny_reason = verdict.decision, "", ""
     lost: list[str] = []
-    quiet: list[str] = []  # what the reason says anyway, or the person need not be told at every call
+    quiet: list[str] = []  # losses that the person need not see at every call, or that the reason names
     if verdict.fallback and can.type not in GATES:
         decision = "abstain"  # a failure never blocks a stop, nor anything that is not a gate
     rewrite: dict[str, Any] | None = None
@@ -82,7 +82,7 @@ def degrade(
             rewrite = None
             lost.append(f"a changed input was dropped: {native} carries none")
         elif rewrite is None or not can.rewrite or (can.rewrite_as == "deny" and decision != "allow"):
-            # No form for this input, or none without a decision: the model is told what to call instead.
+            # The agent cannot carry this input, or not without a decision: the reason says what to call instead.
             if not can.rewrite:
                 quiet.append(f"a changed input became deny: {native} carries none")
             decision, extra = "deny", f"A hook changed the input: call the tool with {_shown(verdict.updated_input)}"
@@ -106,7 +106,7 @@ def degrade(
     elif decision == "deny" and not can.block:
         decision = "abstain"
         if can.deny_else == "context":
-            told_first = _reason(agent, "deny", verdict, event, extra)
+            deny_reason = _reason(agent, "deny", verdict, event, extra)
             quiet.append(f"a block became context: {native} cannot block")
         else:
             lost.append(f"a hook wanted to block, which {native} cannot{_why(verdict)}")
@@ -116,7 +116,7 @@ def degrade(
     context = ""
     if can.context:
         room = agent._replace(limit=can.context_limit or agent.limit)
-        context, cut = fit(room, "\n\n".join(text for text in (told_first, *verdict.contexts) if text))
+        context, cut = fit(room, "\n\n".join(text for text in (deny_reason, *verdict.contexts) if text))
         if cut:
             lost.append(f"{cut} characters of context were cut")
     elif any(verdict.contexts):
@@ -132,7 +132,7 @@ def degrade(
         lost.append(f"an interrupt was dropped: {native} carries none here")
     reason = _reason(agent, decision, verdict, event, extra) if decision != "abstain" else ""
     shown = verdict.decision if extra_output and extra == extra_output else decision
-    notes = [*_told(shown, verdict, rewritten=rewrite is not None), *lost]
+    notes = [*_person_notes(shown, verdict, rewritten=rewrite is not None), *lost]
     if output is not None or extra_output:
         notes.append("the tool's output was changed")
     losses = tuple(clean(text) for text in (*quiet, *lost))
@@ -150,13 +150,13 @@ def degrade(
     )
 
 
-def told(agent: Agent, case: CarriedVerdict, verdict: Verdict, event: Event | None) -> str:
-    """The notes as one message to the person, with the place to look; empty where there is nothing to say."""
+def person_message(agent: Agent, case: CarriedVerdict, verdict: Verdict, event: Event | None) -> str:
+    """The notes as one message to the person, with the command that shows more; empty if there are none."""
     return fit(agent, "fleethook: " + "; ".join(case.notes), _trace(verdict, event, " ({})"))[0] if case.notes else ""
 
 
 def fit(agent: Agent, text: str, tail: str = "") -> tuple[str, int]:
-    """Text and tail within the limit, the text's end cut and that said; and how many characters were cut."""
+    """Text and tail within the limit, and how many characters were cut from the text, which then says so."""
     if agent.strict:
         text, tail = _paired(text), _paired(tail)
     if len(text) + len(tail) <= agent.limit // 4:  # at most four bytes a character
@@ -177,17 +177,17 @@ def fit(agent: Agent, text: str, tail: str = "") -> tuple[str, int]:
 
 
 def clean(text: str) -> str:
-    """Without the control characters that could redraw a terminal."""
+    """The text without control characters, which could redraw a terminal."""
     return text.translate(_UNPRINTABLE)
 
 
 def stderr(text: str) -> bytes:
-    """A reason as the one line that an agent reads from stderr."""
+    """A reason as the line that an agent reads from stderr."""
     return text.encode("utf-8", "backslashreplace") + b"\n"
 
 
 def _output(can: Capability, native: str, verdict: Verdict, event: Event | None, lost: list[str]) -> tuple[Any, str]:
-    """The changed output for its own field, or as the text that a block puts in the output's place."""
+    """The changed output for its own field, or as the reason of a block, which replaces the output."""
     changed = verdict.updated_output
     if changed is None or event is None or changed == event.output:
         return None, ""
@@ -202,7 +202,7 @@ def _output(can: Capability, native: str, verdict: Verdict, event: Event | None,
 def _rewritten(
     agent: Agent, changed: Mapping[str, Any], event: Event | None, original: Mapping[str, Any] | None
 ) -> dict[str, Any] | None:
-    """The whole input after a rewrite, since agents replace the input; None where it cannot be made."""
+    """The whole input after a rewrite, since agents replace the whole input; None if the agent cannot carry it."""
     if event is None or original is None or lost_fields(agent.name, event.native_tool, changed, original):
         return None
     whole = native_input(agent.name, event.native_tool, changed, original)
@@ -210,40 +210,40 @@ def _rewritten(
 
 
 def _reason(agent: Agent, decision: Decision, verdict: Verdict, event: Event | None, extra: str) -> str:
-    """What the model is told: why, what to do instead, who said so, and where a person can look."""
-    mine, why = _deciders(verdict), verdict.reason
+    """The text for the model: the reason, what to do instead, the hooks, and the command that shows more."""
+    deciders, why = _deciders(verdict), verdict.reason
     if decision == "deny" and verdict.decision == "allow":
-        mine, why = [], ""  # who allowed a changed input did not deny this one
-    why = why or next((part.reason for part in mine if part.reason), "")
+        deciders, why = [], ""  # hooks that allowed the changed input did not deny this one
+    why = why or next((part.reason for part in deciders if part.reason), "")
     if not why and not extra:
-        why = "Fleethook gave no reason" if not mine else f"The hook {mine[0].hook} gave no reason"
+        why = f"The hook {deciders[0].hook} gave no reason" if deciders else "Fleethook gave no reason"
     instead = f"Instead: {verdict.instead}" if verdict.instead else ""
     text = " ".join(_sentence(part) for part in (why, instead, extra) if part.strip())
-    who = ", ".join(dict.fromkeys(part.hook for part in mine))[:500]
+    who = ", ".join(dict.fromkeys(part.hook for part in deciders))[:500]
     trace = _trace(verdict, event, "{}")
     tail = f" [{'; '.join(part for part in ('fleethook: ' + who if who else '', trace) if part) or 'fleethook'}]"
     return fit(agent, clean(text), clean(tail))[0]
 
 
-def _told(decision: Decision, verdict: Verdict, *, rewritten: bool) -> list[str]:
-    """What the person is told beside the model: who decided and where that stands, and everything that went wrong."""
-    said = []
+def _person_notes(decision: Decision, verdict: Verdict, *, rewritten: bool) -> list[str]:
+    """The notes for the person: which hooks decided and where they are defined, and every failure."""
+    notes = []
     if verdict.fallback:
         outcome = {"deny": "denied by failure policy", "ask": "asking by failure policy"}.get(
             decision, "nothing blocked"
         )
-        said.append(f"no hook answered ({verdict.fallback}): {outcome}")
+        notes.append(f"no hook answered ({verdict.fallback}): {outcome}")
     elif decision in ("deny", "ask"):
-        mine = [f"{part.hook} ({part.origin})" if part.origin else part.hook for part in _deciders(verdict)]
-        because = f"by {', '.join(dict.fromkeys(mine))}" if mine else "by a hook"
-        if verdict.updated_input and (not mine or verdict.decision == "allow"):
+        hooks = [f"{part.hook} ({part.origin})" if part.origin else part.hook for part in _deciders(verdict)]
+        because = f"by {', '.join(dict.fromkeys(hooks))}" if hooks else "by a hook"
+        if verdict.updated_input and (not hooks or verdict.decision == "allow"):
             because = "since a hook changed the input"
-        said.append(f"{'blocked' if decision == 'deny' else 'asked for'} {because}")
-    if rewritten and (decision == "abstain" or verdict.decision != "abstain"):  # else the question says it
-        said.append("the tool's input was changed")
+        notes.append(f"{'blocked' if decision == 'deny' else 'asked for'} {because}")
+    if rewritten and (decision == "abstain" or verdict.decision != "abstain"):  # else the question says so
+        notes.append("the tool's input was changed")
     if verdict.repeated:
-        said.append("hooks may have run twice")
-    return [*said, *verdict.notes]
+        notes.append("hooks may have run twice")
+    return [*notes, *verdict.notes]
 
 
 def _why(verdict: Verdict) -> str:
@@ -253,7 +253,7 @@ def _why(verdict: Verdict) -> str:
 
 
 def _deciders(verdict: Verdict) -> list[Part]:
-    """The hooks whose decision became the verdict's; nobody where all abstained."""
+    """The hooks whose decision became the verdict's; none if all abstained."""
     return [part for part in verdict.parts if part.decision == verdict.decision != "abstain"]
 
 
@@ -267,12 +267,12 @@ def _raw(agent: Agent, text: str) -> bytes:
 
 
 def _paired(text: str) -> str:
-    """Pairs of surrogates as the characters that they mean, and a half that is alone as the sign for what is lost."""
+    """Surrogate pairs as the characters that they mean, and a single half as the replacement character."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _halved(value: Mapping[str, Any]) -> bool:
-    """Whether half a surrogate pair stands anywhere in a JSON object."""
+    """Whether a JSON object has half a surrogate pair anywhere."""
     text = json.dumps(value, ensure_ascii=False)
     return "\ufffd" in _paired(text.replace("\ufffd", ""))
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bus.agents.base import Capability
-from bus.agents.degrade import Agent, degrade, told
+from bus.agents.degrade import Agent, degrade, person_message
 from bus.agents.payloads import mapping, opened, text, unpacked, without
 from bus.errors import DecodeError
 from bus.events import GATES, STOPS, Event, EventType, native_type
@@ -179,7 +179,7 @@ class _Dialect:
         if case.rewrite is not None:
             said["modified_input"] = case.rewrite
         if case.notes:
-            said["system_message"] = told(_AGENT, case, verdict, event)
+            said["system_message"] = person_message(_AGENT, case, verdict, event)
         return HookAnswer(0, write_json(said) + b"\n", b"", case.lost)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bus.agents.base import Capability
-from bus.agents.degrade import Agent, degrade, told
+from bus.agents.degrade import Agent, degrade, person_message
 from bus.agents.event_facts import output_text
 from bus.agents.payloads import mapping, opened, text, without
 from bus.errors import DecodeError
@@ -169,7 +169,7 @@ class _Dialect:
         if case.context:
             said["context"] = case.context
         if case.notes:
-            said["note"] = told(_AGENT, case, verdict, event)
+            said["note"] = person_message(_AGENT, case, verdict, event)
         return HookAnswer(0, write_json(said) if said else b"", b"", case.lost)
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from bus.agents.base import Capability
 from bus.agents.claude_protocol import can as family_can
-from bus.agents.degrade import Agent, degrade, stderr, told
+from bus.agents.degrade import Agent, degrade, person_message, stderr
 from bus.agents.payloads import mapping, opened, text, unpacked, without
 from bus.errors import DecodeError
 from bus.events import Event, EventType, native_type
@@ -117,7 +117,7 @@ class _Dialect:
         case = degrade(_AGENT, native, can, verdict, event, None)
         if case.decision == "deny":
             return HookAnswer(2, b"", stderr(case.reason), case.lost)
-        note = told(_AGENT, case, verdict, event)
+        note = person_message(_AGENT, case, verdict, event)
         return HookAnswer(0, stderr(note) if note else b"", b"", case.lost)
 
 

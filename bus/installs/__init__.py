@@ -1,4 +1,4 @@
-"""One file an agent: how it is found, where and in which form it takes hooks, and what keeps them from running."""
+"""One file an agent: how to find the agent, the place and form of its hook settings, and what keeps hooks from running."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FOLDER_TEXT: Final = "its folder {} is here"
 
 
 def find(agent: str) -> Program:
-    """What an install has to know of an agent, by any spelling of its name; ConfigError for an unknown one."""
+    """The installation data of an agent, by any spelling of its name; raises ConfigError for an unknown one."""
     name = source_name(agent)
     if name not in NAMES:
         raise ConfigError(f"install does not know the agent {agent!r}", hint=f"it knows {', '.join(NAMES)}")
@@ -36,7 +36,7 @@ def here() -> InstallScope:
 
 
 def evidence(program: Program, where: InstallScope) -> str:
-    """Why this agent seems to be on this machine; empty where nothing says so."""
+    """The sign that this agent is on this machine; empty if there is none."""
     for binary in program.binaries:
         found = shutil.which(binary, path=where.environ.get("PATH"))
         if found:
@@ -51,7 +51,7 @@ def present(where: InstallScope) -> tuple[str, ...]:
 
 
 def place(program: Program, scope: Scope, where: InstallScope) -> Path:
-    """Where an install of this scope goes; ConfigError where the agent has no such scope."""
+    """The file of this scope; raises ConfigError if the agent has no such scope."""
     if scope not in program.places:
         has = ", ".join(program.places)
         raise ConfigError(f"{program.label} has no settings of scope {scope!r}", hint=f"it has {has}")

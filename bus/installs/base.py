@@ -1,4 +1,4 @@
-"""What an install has to know of an agent: where its hooks go, in which form, and what keeps them from running."""
+"""The types that describe an agent's installation: the files, their format, and what keeps hooks from running."""
 
 from __future__ import annotations
 
@@ -16,50 +16,50 @@ Scope = Literal["user", "project", "local"]
 
 
 NAMES: Final = ("claude", "codex", "gemini", "cursor", "opencode", "qwen", "copilot", "windsurf", "cline")
-"""The agents that can be installed."""
+"""The agents that Fleethook can be installed for."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstallScope:
-    """Whose settings: a home, the project's folder, and what moves an agent's folders away from there."""
+    """Whose settings: the home directory, the project's folder, and the environment, whose variables can move them."""
 
     home: Path
     project: Path
     environ: Mapping[str, str] = field(default_factory=dict)
     root: Path = Path("/")
-    """Above the machine's own settings (/etc and the like)."""
+    """The root of the machine's own settings (/etc and the like)."""
 
     def moved(self, variable: str, otherwise: str) -> Path:
-        """The folder that a variable names, else this one in the home."""
+        """The folder that a variable names, else this one in the home directory."""
         named = self.environ.get(variable, "")
         return Path(named).expanduser() if named else self.home / otherwise
 
     def machine(self, linux: str, darwin: str) -> Path:
-        """A file of the machine's own, by its absolute path on each system."""
+        """A settings file of the machine, by its absolute path on each operating system."""
         return self.root / (darwin if sys.platform == "darwin" else linux).lstrip("/")
 
 
 class InstalledCommand(NamedTuple):
-    """One command of ours, as an agent's file has it."""
+    """One hook command of Fleethook, as an agent's file has it."""
 
     event: str
     command: str
     seconds: float = 0.0
-    """What the agent gives it; 0 where the file does not say."""
+    """The timeout in the file; 0 if the file has none."""
     closed: bool = False
 
 
 class InstallProblem(NamedTuple):
-    """Why hooks that are installed do not run, or may not, and what a person can do about it."""
+    """Why installed hooks do not run, or may not run, and what a person can do about it."""
 
     what: str
     fix: str
     sure: bool = True
-    """Whether it is known to be so; else it depends on what cannot be seen from here."""
+    """Whether this is certain; if not, it depends on something that cannot be checked here."""
 
 
 class CommandRun(NamedTuple):
-    """What an agent sees of a hook command that has ended."""
+    """The result of a hook command, as the agent sees it."""
 
     code: int
     stdout: str
@@ -67,7 +67,7 @@ class CommandRun(NamedTuple):
 
 
 class AgentReading(NamedTuple):
-    """What an agent makes of it: `deny`, `ask`, `allow`, or empty where it goes on as if there were no hook."""
+    """The agent's decision: `deny`, `ask`, `allow`, or empty if it goes on as without a hook."""
 
     decision: str = ""
     reason: str = ""
@@ -82,20 +82,20 @@ class Canary(NamedTuple):
 
 
 class SettingsFormat(Protocol):
-    """How an agent's hooks lie in its files."""
+    """The format of an agent's hook settings."""
 
     @property
     def mode(self) -> int:
-        """Of a file that is made."""
+        """The mode of a new file."""
         ...
 
     @property
     def whole(self) -> bool:
-        """Whether its files are ours from their first character to their last."""
+        """Whether Fleethook writes the whole file."""
         ...
 
     def files(self, place: Path) -> tuple[Path, ...]:
-        """Every file at this place that may hold something of ours."""
+        """Every file at this place that may have entries of Fleethook."""
         ...
 
     def written(self, path: Path, before: bytes | None, setup: Setup) -> bytes | None:
@@ -106,54 +106,54 @@ class SettingsFormat(Protocol):
         ...
 
     def cleaned(self, path: Path, current: bytes, original: bytes | None, *, created: bool) -> bytes | None:
-        """The file without ours; None where nothing is left of one that we `created`."""
+        """The file without our entries; None if nothing is left of a file that we `created`."""
         ...
 
     def calls(self, path: Path, raw: bytes) -> tuple[InstalledCommand, ...]:
-        """Ours in this file; none where it cannot be read."""
+        """Our commands in this file; none if it cannot be read."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """One agent, as an install has to know it."""
+    """The installation data of one agent."""
 
     name: str
     label: str
     binaries: tuple[str, ...]
-    """By which it is on PATH."""
+    """Its program's names on PATH."""
     form: SettingsFormat
     places: Mapping[Scope, Callable[[InstallScope], Path]]
-    """Where its hooks go, by scope."""
+    """Its settings files, by scope."""
     canary: Callable[[Path, str, str], Canary]
-    """A call of its shell: working directory, a token of this call, the command line."""
+    """Makes a call of its shell: working directory, a token of this call, the command line."""
     understood: Callable[[CommandRun], AgentReading]
-    """What it makes of an answer to that call, as observed or documented."""
+    """Its decision on an answer to that call, as observed or documented."""
     folder: Callable[[InstallScope], Path]
-    """Its own folder of the user, whose existence says that it has been here."""
+    """Its folder in the user's home; if it exists, the agent has been used here."""
     troubles: Callable[[InstallScope, Scope], Iterable[InstallProblem]] = lambda _where, _scope: ()
-    """What in its settings keeps hooks of this scope from running."""
+    """Finds what keeps hooks of this scope from running, in its settings."""
     trust: Callable[[InstallScope, Scope, Path], Iterable[InstallProblem]] = lambda _where, _scope, _path: ()
     """Whether the person has approved this file's hooks, for an agent that asks for approval."""
     asks_trust: bool = False
-    """It does."""
+    """The default: hooks need no approval."""
     steps: tuple[str, ...] = ()
-    """What only the person can do after an install."""
+    """Steps that only a person can do after an install."""
     runs: Callable[[Path, str], tuple[str, ...]] = lambda _path, command: ("/bin/sh", "-c", command)
-    """The words by which it starts a command of ours."""
+    """The words with which it starts our commands."""
     readers: Mapping[Scope, Mapping[str, str]] = field(default_factory=dict)
-    """By scope, the other agents that run the hooks in its file too, and when; empty for always."""
+    """By scope: the other agents that also run the hooks in its file, and under which condition; empty: always."""
     closes_since: tuple[int, ...] = ()
-    """The version from which on its own switch keeps a gate shut when the hook command takes too long."""
+    """The first version with a setting that blocks the call if the hook command times out."""
 
 
 def quiet_events(agent: str) -> frozenset[str]:
-    """The events that an install leaves out unless they are named: a call for each chunk of text, and the like."""
+    """The events that an install subscribes only if they are named, such as one for each chunk of text."""
     return never_events(agent) | _of_dialect(agent, "QUIET")
 
 
 def never_events(agent: str) -> frozenset[str]:
-    """The events that are never subscribed, since a hook that only looks would break them."""
+    """The events that are never subscribed, since any hook changes what they do."""
     return _of_dialect(agent, "NEVER")
 
 

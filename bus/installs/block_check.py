@@ -1,4 +1,4 @@
-"""What agents make of an answer before a tool call, as observed: only what is a block for sure counts as one.
+"""The decision of each agent on an answer before a tool call, as observed. Only a certain block counts as one.
 
 An exit code other than 0 and 2 is a failure, whatever some agents make of the words beside it.
 """
@@ -18,7 +18,7 @@ _CODEX_INNER: Final = frozenset(
 
 
 def said(ran: CommandRun) -> dict[str, Any]:
-    """The JSON object that is the whole of stdout, at exit code 0; else nothing."""
+    """The JSON object that is the whole stdout at exit code 0; else an empty one."""
     try:
         found = json.loads(ran.stdout) if ran.code == 0 else {}
     except ValueError:
@@ -37,7 +37,7 @@ def claude(ran: CommandRun) -> AgentReading:
 
 
 def codex(ran: CommandRun) -> AgentReading:
-    """As Claude Code, but the reason must say something, and one key that it does not know voids the answer."""
+    """As Claude Code, but the reason must not be empty, and one unknown key makes the whole answer invalid."""
     if ran.code == 2:
         return AgentReading("deny", ran.stderr.strip()) if ran.stderr.strip() else AgentReading()
     answer = said(ran)
@@ -82,13 +82,13 @@ def by_exit_code(ran: CommandRun) -> AgentReading:
 
 
 def cancelling(ran: CommandRun) -> AgentReading:
-    """`cancel` in its JSON; exit codes say nothing."""
+    """`cancel` in its JSON; exit codes have no meaning."""
     answer = said(ran)
     return AgentReading("deny", _text(answer, "errorMessage")) if answer.get("cancel") is True else AgentReading()
 
 
 def denying(ran: CommandRun) -> AgentReading:
-    """What our own plugin throws: its `deny`, or exit code 2."""
+    """The error that our plugin throws: for `deny`, or for exit code 2."""
     if ran.code == 2:
         return AgentReading("deny", ran.stderr.strip())
     text = _text(said(ran), "deny")

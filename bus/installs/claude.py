@@ -17,7 +17,7 @@ _WITH_TOOL: Final = frozenset(
 
 
 def _entry(hook: SettingsHook) -> dict[str, Any]:
-    """A group; `onFailure: block` closes what a command cannot: its own timeout (2.1.295 and newer)."""
+    """A matcher group. `onFailure: block` also blocks when the command times out (2.1.295 and newer)."""
     handler: dict[str, Any] = {"type": "command", "command": hook.command, "timeout": hook.timeout}
     if hook.closed:
         handler["onFailure"] = "block"

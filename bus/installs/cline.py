@@ -17,7 +17,7 @@ _HEAD: Final = "#!/bin/sh\n# Written by `fleethook install`, removed by `fleetho
 
 
 class Scripts:
-    """A file for each event, whose name is the event's; it has no state."""
+    """One file for each event, with the event's name."""
 
     mode, whole = 0o755, True
 
@@ -26,7 +26,7 @@ class Scripts:
         return tuple(place / event for event in find("cline").capabilities)
 
     def written(self, path: Path, before: bytes | None, setup: Setup) -> bytes | None:
-        """The script of this event; ConfigError where somebody else's stands there, since Cline takes only one."""
+        """The script of this event; raises ConfigError if another script has its name, since Cline runs only one."""
         wanted = path.name in setup.events and path.name not in never_events("cline")
         if before is not None and not self.calls(path, before):
             if not wanted:
@@ -39,11 +39,11 @@ class Scripts:
         return f"{_HEAD}{hook_command(setup, 'cline', path.name, deaf=True)}\n".encode() if wanted else None
 
     def cleaned(self, path: Path, current: bytes, original: bytes | None, *, created: bool) -> bytes | None:  # noqa: ARG002 - the seam's arguments
-        """Nothing of our own script; somebody else's as it is."""
+        """None for our script; other scripts unchanged."""
         return None if self.calls(path, current) else current
 
     def calls(self, path: Path, raw: bytes) -> tuple[InstalledCommand, ...]:
-        """The script itself is the command; Cline does not say in a file how long it may take."""
+        """The script itself is the command; Cline's files have no timeout."""
         text = raw.decode("utf-8", "replace")
         return (
             (InstalledCommand(path.name, str(path), closed=is_closed(text.removeprefix(_HEAD))),)
@@ -53,7 +53,7 @@ class Scripts:
 
 
 def _troubles(where: InstallScope, scope: Scope) -> Iterator[InstallProblem]:
-    """Cline switches a hook off by taking its right to be run."""
+    """Cline disables a hook by removing its execute permission."""
     for path in PROGRAM.form.files(PROGRAM.places[scope](where)):
         try:
             ours = PROGRAM.form.calls(path, path.read_bytes())

@@ -18,10 +18,10 @@ from bus.installs.json_settings import JsonHooks, SettingsHook
 from bus.installs.settings_layers import Layer, json_layers, switched, toml_layers, unreadable
 
 TYPES: Final = frozenset({"command", "prompt", "agent", "mcp_tool"})
-"""Of handlers; one of any other type makes it refuse the whole file."""
+"""The handler types that it knows; any other type makes it refuse the whole file."""
 
 LONGEST: Final = {"SessionEnd": 3, "Interrupt": 3}
-"""Seconds that it gives a hook of these events at most, whatever the file says; 1 where it says nothing."""
+"""The most seconds that it gives a hook of these events, whatever the file says. Default: 1."""
 
 _TRUST: Final = "start codex, open /hooks, and trust the hooks of fleethook"
 
@@ -65,7 +65,7 @@ def _troubles(where: InstallScope, scope: Scope) -> Iterator[InstallProblem]:
 
 
 def _refused(path: Path) -> Iterator[InstallProblem]:
-    """What makes Codex refuse the whole file; all it says is one line in its output."""
+    """The error for which Codex refuses the whole file; Codex reports it only in one line of its output."""
     for layer in json_layers([path]):
         for name in sorted(set(layer.settings) - PROGRAM_KEYS):
             yield InstallProblem(f"{path}: the name {name!r} makes Codex CLI refuse the whole file", "take it out")
@@ -98,7 +98,7 @@ def trusted_hash(event: str, matcher: object, handler: Mapping[str, Any]) -> str
 
 
 def _trust(where: InstallScope, _scope: Scope, path: Path) -> Iterator[InstallProblem]:
-    """What the user's config.toml says of each hook of ours; the place of a hook in the file is part of its name."""
+    """The state of each of our hooks in the user's config.toml; a hook's position in the file is part of its name there."""
     states: dict[str, Any] = {}
     for layer in reversed(_config(where, project=False)):
         found = layer.at("hooks", "state")
@@ -162,7 +162,5 @@ PROGRAM: Final = Program(
     troubles=_troubles,
     trust=_trust,
     asks_trust=True,
-    steps=(
-        "Codex CLI runs no hook that it has not been told to trust: start codex, open /hooks, trust those of fleethook",
-    ),
+    steps=("Codex CLI runs only hooks that you trust: start codex, open /hooks, and trust the hooks of fleethook",),
 )

@@ -1,4 +1,4 @@
-"""The command that an agent is given for one event, and what its answer file says of that event."""
+"""The hook command of an agent for one event, and the line of the answer file for that event."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from bus.shim.answer_file import EventLine
 from bus.verdicts import Policy, failed
 
 MARK: Final = "# fleethook"
-"""The end of every command that we install: that is how we know our own again, and nobody else's."""
+"""The end of every command that we install. It tells our commands from those of others."""
 
 BUDGET_S: Final = 10.0
-"""What a request may take at most; less where the agent's own timeout is short."""
+"""The most seconds that a request may take; fewer if the agent's own timeout is short."""
 
 LEAST_TIMEOUT_S: Final = 30.0
-"""What an agent is told to give a hook command: three times the budget, and far below the defaults of minutes."""
+"""The timeout of a hook command in the agent's settings, in budgets: far below the agents' defaults of minutes."""
 
 CLOSED: Final = "closed"
-"""The last word of a command that fails closed."""
+"""The mark of a command that fails closed."""
 
 GONE: Final = "fleethook is gone and this hook fails closed; install fleethook again, or remove this hook"
 _WHY: Final = "no verdict in time, or the bus is away"
 
 
 class Setup(NamedTuple):
-    """What the hook commands of one install are made of."""
+    """The choices from which the hook commands of one install are made."""
 
     python: str
     """The interpreter, by its absolute path."""
@@ -46,12 +46,12 @@ class Setup(NamedTuple):
 
 
 def default_events(dialect: AgentDialect, quiet: Iterable[str] = ()) -> tuple[str, ...]:
-    """The events that are subscribed when nobody says which: all but the `quiet` ones."""
+    """The events that are subscribed by default: all except the `quiet` ones."""
     return tuple(native for native in dialect.capabilities if native not in set(quiet))
 
 
 def chosen_events(dialect: AgentDialect, names: Iterable[str], never: Iterable[str] = ()) -> tuple[str, ...]:
-    """The agent's own events that these names mean: its own names, or canonical types; ConfigError for others."""
+    """The agent's events that these names mean: its own names or canonical types; raises ConfigError for other names."""
     chosen: dict[str, None] = {}
     for name in names:
         meant = [native for native, can in dialect.capabilities.items() if name in (native, can.type)]
@@ -70,7 +70,7 @@ def answer_events(
 
     The deadline is the agent's own timeout minus max(0.5 s, 10 %), at most the budget. Only gates fail closed.
     """
-    # Whatever a later version of the agent adds is announced, and the agent hears that nobody minds.
+    # Events that a later version of the agent adds are published, and answered without an opinion.
     most = max(1, int(min(budget, BUDGET_S) * 1000))
     lines = [EventLine(name="*", mode="publish", deadline_ms=most, fallback=_silence(dialect.name))]
     for native in events:
@@ -90,36 +90,36 @@ def answer_events(
 
 
 def patience_ms(dialect: AgentDialect, can: Capability, budget: float = BUDGET_S) -> int:
-    """How long the hook command may wait for a hook that declares more than the budget; 0 where that is no longer."""
+    """How long the hook command may wait for a hook that declares more than the budget; 0 if that is not longer."""
     granted = granted_timeout(dialect.name, can, budget)
     longest = deadline_ms(granted, granted)
     return longest if can.waits and longest > deadline_ms(granted, budget) else 0
 
 
 def granted_timeout(agent: str, can: Capability, budget: float = BUDGET_S) -> float:
-    """Seconds that the agent is told to give the hook command of one event: as many as it allows where it waits.
+    """The timeout in the agent's settings for one event's hook command: the most that the agent allows if it waits.
 
     An agent that trusts hooks by their content (`SHORT` in its dialect) keeps what earlier versions wrote.
     """
     module = importlib.import_module(f"bus.agents.{find(agent).name}")
-    told = timeout_of(can, budget)
+    timeout = timeout_of(can, budget)
     if not can.waits or getattr(module, "SHORT", False):
-        return told
-    return max(told, can.timeout, float(getattr(module, "GRANTS", 0.0)) if can.timeout >= LEAST_TIMEOUT_S else 0.0)
+        return timeout
+    return max(timeout, can.timeout, float(getattr(module, "GRANTS", 0.0)) if can.timeout >= LEAST_TIMEOUT_S else 0.0)
 
 
 def policy_of(can: Capability, *, fail_closed: bool) -> Policy:
-    """What happens at an event when no verdict can be had."""
+    """The failure policy at an event: what happens without a verdict."""
     return "deny" if fail_closed and can.waits and can.type in GATES else "allow"
 
 
 def timeout_of(can: Capability, budget: float = BUDGET_S) -> float:
-    """Seconds that the agent is told to give the hook command; its own default where that is shorter."""
+    """The timeout in the agent's settings in seconds; the agent's own default if that is shorter."""
     return min(can.timeout, max(LEAST_TIMEOUT_S, 3 * budget))
 
 
 def deadline_ms(timeout: float, budget: float = BUDGET_S) -> int:
-    """When the hook command gives its answer at the latest, so that the agent still hears it."""
+    """The deadline of the hook command in seconds: it answers before the agent's timeout ends it."""
     return max(1, int(min(budget, timeout - max(0.5, timeout / 10)) * 1000))
 
 
@@ -139,14 +139,14 @@ def hook_command(setup: Setup, agent: str, event: str, *, deaf: bool = False) ->
     if not closed:
         otherwise = f"; else {_print(silent)}" if silent else ""
         return f"if {there}; then exec {shlex.join(words)}{otherwise}; fi {MARK}"
-    if deaf:  # the launcher's last resort is exit code 2, so it is not the last word here
+    if deaf:  # the launcher itself may end with exit code 2, so this case comes after it
         shut = dialect.render(event, failed("deny", GONE))
         return f"{there} && {shlex.join(words)} && exit 0; {_print(shut.stdout.decode('ascii'))} {MARK}"
     return f"{there} && exec {shlex.join(words)}; echo {shlex.quote(GONE)} >&2; exit 2 {MARK}"
 
 
 def _silence(agent: str) -> HookAnswer:
-    """What an agent has to be told by a hook that has no opinion; most want to hear nothing."""
+    """The output of a hook command without an opinion; for most agents it is empty."""
     module = importlib.import_module(f"bus.agents.{find(agent).name}")
     said: HookAnswer = getattr(module, "SILENT", HookAnswer())
     return said
@@ -165,7 +165,7 @@ def is_closed(command: str) -> bool:
     """Whether a command of ours fails closed."""
     try:
         words = shlex.split(command, comments=True)
-    except ValueError:  # somebody has changed it
+    except ValueError:  # a person has changed it
         return False
     return CLOSED in {word.rstrip(";") for word in words}
 

@@ -63,5 +63,5 @@ PROGRAM: Final = Program(
     understood=block_check.flat("permissionDecision", "permissionDecisionReason"),
     folder=_folder,
     troubles=_troubles,
-    steps=("Copilot CLI reads a repository's hooks only in folders that it has been told to trust",),
+    steps=("Copilot CLI reads a repository's hooks only in folders that you trust",),
 )

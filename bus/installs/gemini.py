@@ -13,7 +13,7 @@ from bus.installs.json_settings import JsonHooks, SettingsHook
 from bus.installs.settings_layers import Layer, folder_trust, json_layers, switched, unreadable
 
 HOOK: Final = "fleethook"
-"""The name that the agent shows, and by which a person can switch ours off."""
+"""The name that the agent shows, and with which a person can disable our hook."""
 
 
 def _entry(hook: SettingsHook) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def _layers(where: InstallScope) -> tuple[Layer, ...]:
 def _troubles(where: InstallScope, _scope: Scope) -> Iterator[InstallProblem]:
     layers = _layers(where)
     yield from unreadable(layers)
-    # `hooks.enabled` and `tools.enableHooks` are what older versions read.
+    # Older versions read `hooks.enabled` and `tools.enableHooks`.
     for names in (("hooksConfig", "enabled"), ("hooks", "enabled"), ("tools", "enableHooks")):
         yield from switched(layers, names, off=False)
     for layer in layers:
@@ -52,7 +52,7 @@ def _troubles(where: InstallScope, _scope: Scope) -> Iterator[InstallProblem]:
 
 
 def _folder_trouble(where: InstallScope, layers: tuple[Layer, ...]) -> Iterator[InstallProblem]:
-    """In a folder that is not trusted no hook runs, the user's own not either (observed)."""
+    """In a folder that is not trusted, no hook runs, not even the user's own (observed)."""
     said = where.environ.get("GEMINI_CLI_TRUST_WORKSPACE", "")
     off = next(
         (value for layer in layers if (value := layer.at("security", "folderTrust", "enabled")) is not None), True
@@ -96,5 +96,5 @@ PROGRAM: Final = Program(
     understood=block_check.gemini,
     folder=_folder,
     troubles=_troubles,
-    steps=("Gemini CLI runs hooks only in folders that it has been told to trust: it asks when it starts in one",),
+    steps=("Gemini CLI runs hooks only in folders that you trust: it asks when it starts in one",),
 )

@@ -13,7 +13,7 @@ _COMMANDS: Final = ("command", "bash")
 
 
 def merged(settings: dict[str, Any], section: Mapping[str, list[dict[str, Any]]], file: str) -> dict[str, Any]:
-    """The settings with exactly this section of ours; where ours stood it is replaced in place."""
+    """The settings with exactly these entries of ours; earlier ones are replaced in place."""
     result = copy.deepcopy(settings)
     hooks = _hooks(result, file)
     for native in list(hooks):
@@ -36,7 +36,7 @@ def merged(settings: dict[str, Any], section: Mapping[str, list[dict[str, Any]]]
 
 
 def without(settings: dict[str, Any], kept: Mapping[str, Any], file: str) -> dict[str, Any]:
-    """The settings without ours; empty containers go too, unless they stood there before the install (`kept`)."""
+    """The settings without our entries, and without empty containers, unless these existed before the install (`kept`)."""
     result = copy.deepcopy(settings)
     hooks, before = _hooks(result, file), kept.get("hooks")
     for native in list(hooks):
@@ -54,7 +54,7 @@ def without(settings: dict[str, Any], kept: Mapping[str, Any], file: str) -> dic
 
 
 def handlers(settings: Mapping[str, Any]) -> Iterator[tuple[str, int, int, dict[str, Any]]]:
-    """Every handler with its event, the number of its group and its own number there; what is none is passed over."""
+    """Every handler with its event, the number of its group and its number in the group; skips other values."""
     hooks = settings.get("hooks")
     for native, groups in hooks.items() if isinstance(hooks, dict) else ():
         for place, group in enumerate(groups if isinstance(groups, list) else ()):
@@ -67,7 +67,7 @@ def handlers(settings: Mapping[str, Any]) -> Iterator[tuple[str, int, int, dict[
 
 
 def command_of(handler: Mapping[str, Any]) -> str:
-    """Our command in a handler; empty where it is somebody else's."""
+    """Our command in a handler; empty if the handler is not ours."""
     return next((handler[name] for name in _COMMANDS if is_ours(handler.get(name))), "")
 
 
@@ -88,7 +88,7 @@ def _groups(hooks: Mapping[str, Any], native: str, file: str) -> list[Any]:
 
 
 def _parted(group: object) -> tuple[bool, object]:
-    """Whether an entry is, or holds, a hook of ours, and the entry without it; None where nothing is left."""
+    """Whether an entry is or has a hook of ours, and the entry without it; None if nothing is left."""
     if not isinstance(group, dict):
         return False, group
     inner = group.get("hooks")

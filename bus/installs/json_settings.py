@@ -1,4 +1,4 @@
-"""The form that most agents share: a JSON file with `hooks`, by event, in groups with a matcher or one after another."""
+"""The format of most agents: a JSON file with `hooks` by event, in matcher groups or in a plain list."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bus.installs.command import Setup, closed_events, granted_timeout, hook_com
 
 
 class SettingsHook(NamedTuple):
-    """One hook of ours, as an agent's entry has to say it."""
+    """One hook of ours, from which an agent's entry is made."""
 
     event: str
     command: str
@@ -28,20 +28,20 @@ class SettingsHook(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonHooks:
-    """A JSON file of an agent's; what stands in it beside our entries keeps its very characters."""
+    """An agent's JSON file; all characters outside of our entries stay as they are."""
 
     agent: str
     entry: Callable[[SettingsHook], dict[str, Any]]
-    """One entry below an event: a matcher group, or the handler itself."""
+    """Makes the entry of one event: a matcher group, or the handler itself."""
     unit: Literal["s", "ms"] = "s"
     timeout: str = "timeout"
-    """The handler's key for it; empty where the agent has none."""
+    """The handler's key for the timeout; empty if the agent has none."""
     base: Mapping[str, Any] = field(default_factory=dict)
-    """What the file has to say beside the hooks."""
+    """Other fields that the file needs beside the hooks."""
     comments: bool = False
-    """The agent takes comments in it."""
+    """The agent accepts comments in it."""
     deaf: frozenset[str] = frozenset()
-    """The gates where it does not take exit code 2 for a block."""
+    """The gates at which exit code 2 does not block."""
     only: frozenset[str] = frozenset()
     """The names at the top of the file that the agent takes; any other makes it refuse the whole file. Empty: any."""
 
@@ -52,7 +52,7 @@ class JsonHooks:
 
     @property
     def whole(self) -> bool:
-        """Others have their hooks in it too."""
+        """Other programs have hooks in this file too."""
         return False
 
     def files(self, place: Path) -> tuple[Path, ...]:
@@ -60,7 +60,7 @@ class JsonHooks:
         return (place,)
 
     def written(self, path: Path, before: bytes | None, setup: Setup) -> bytes | None:
-        """The file with our entries for these events, added at the ends or in the place where ours stood."""
+        """The file with our entries for these events, in the place of earlier entries of ours or at the end."""
         text, settings = self._read(path, before) if before is not None else ("", {})
         strange = [name for name in settings if self.only and name not in self.only]
         if strange:
@@ -78,7 +78,7 @@ class JsonHooks:
         return _encoded(rewrite(text, wanted), before)
 
     def cleaned(self, path: Path, current: bytes, original: bytes | None, *, created: bool) -> bytes | None:
-        """The file without our entries, and without the containers that only they filled."""
+        """The file without our entries, and without containers that become empty."""
         text, settings = self._read(path, current)
         kept = self._read(path, original)[1] if original is not None else {}
         wanted = hook_entries.without(settings, kept, str(path))

@@ -1,4 +1,4 @@
-"""Planned changes of files carried out and taken back: backups, what was written, and what stood there before."""
+"""Applies and undoes planned changes of files, with backups and a record of each file before and after."""
 
 from __future__ import annotations
 
@@ -16,54 +16,54 @@ from bus.config.edit_json import read_text
 from bus.errors import ConfigError
 
 MANIFEST: Final = "installed.json"
-"""In the state directory: what stood in each file before, so that the undo is exact."""
+"""The folder in the state directory with each file's earlier content, so that the undo is exact."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """One file as it is and as it will be; None where it does not exist."""
+    """The content of one file before and after a change; None if it does not exist."""
 
     path: Path
     before: bytes | None
     after: bytes | None
     mode: int = 0o644
-    """Of a file that is made; one that exists keeps its own."""
+    """The mode of a new file; an existing file keeps its mode."""
     ours: bool = False
-    """Something of ours stood in it before."""
+    """It had entries of ours before."""
     events: tuple[str, ...] = ()
-    """The events of our hook commands in it after an install."""
+    """The events of our hook commands in the file after an install."""
     copy: bool = False
-    """A copy stays beside it, since people have changed what goes."""
+    """Keep a copy beside the file, since a person changed what is removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstallPlan:
-    """What an install or uninstall would do; no changes where all is as it should be."""
+    """The changes of an install or uninstall; empty if the files are already as wanted."""
 
     agent: str
     changes: tuple[FileChange, ...]
     warnings: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
-    """What is left to the person."""
+    """Steps that only a person can do."""
 
 
 class Record:
-    """What is known of one file that was written."""
+    """The record of one file that an install wrote."""
 
     __slots__ = ("agent", "backup", "created", "events", "exact", "folders", "written")
 
     def __init__(self, given: Mapping[str, Any]) -> None:
-        """Reads a record as `as_json` wrote it; what is missing is taken as unknown."""
+        """Reads a record that `as_json` wrote; missing fields count as unknown."""
         self.agent = str(given.get("agent", ""))
         self.backup = Path(given["backup"]) if given.get("backup") else None
         self.created = bool(given.get("created"))
         self.exact = bool(given.get("exact"))
-        """There was nothing of ours in it before, so the old bytes are the undo."""
+        """It had no entries of ours before, so its old content is the undo."""
         self.folders = [Path(name) for name in given.get("folders", ())]
-        """That were made for it, the outermost first."""
+        """The folders that were made for it, the outermost first."""
         self.written = str(given.get("written", ""))
         self.events = [str(name) for name in given.get("events", ())]
-        """That the last install wrote into it; older installs did not record them."""
+        """The events that the last install wrote into it; older installs did not record them."""
 
     def as_json(self) -> dict[str, Any]:
         """The record as plain data."""
@@ -78,19 +78,19 @@ class Record:
         }
 
     def is_as_written(self, current: bytes) -> bool:
-        """Whether nobody has changed the file since."""
+        """Whether the file is unchanged since."""
         return self.written == _digest(current)
 
 
 def records(state: Path) -> dict[Path, Record]:
-    """Every file that was written, by its path; ConfigError where the list cannot be read."""
+    """The record of every written file, by its path; raises ConfigError if the manifest cannot be read."""
     raw = read(state / MANIFEST)
     found = read_text(raw, file=str(state / MANIFEST))[1] if raw is not None else {}
     return {Path(name): Record(given) for name, given in found.items() if isinstance(given, dict)}
 
 
 def apply(plan: InstallPlan, state: Path, *, now: datetime | None = None) -> tuple[Path, ...]:
-    """Do what an install planned and return the backups made; ConfigError where a file changed meanwhile."""
+    """Carry out an install's plan and return the backups; raises ConfigError if a file changed meanwhile."""
     stamp = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
     known, backups = records(state), []
     for change in plan.changes:
@@ -108,7 +108,7 @@ def apply(plan: InstallPlan, state: Path, *, now: datetime | None = None) -> tup
                 backups.append(record.backup)
             record.exact = not change.ours
             record.folders = _missing(change.path.parent)
-        # The list first: a crash between the two leaves a file that is not as written, where only our entries go.
+        # The manifest first: after a crash in between, the file differs from its record, and an undo removes only our entries.
         record.written = _digest(change.after)
         record.events = list(change.events)
         known[change.path] = record
@@ -118,7 +118,7 @@ def apply(plan: InstallPlan, state: Path, *, now: datetime | None = None) -> tup
 
 
 def record_events(state: Path, events: Mapping[Path, tuple[str, ...]]) -> None:
-    """Record what was chosen for files that are as an install wants them already; others are left alone."""
+    """Record the chosen events of files that are already as an install wants them; other files keep their record."""
     known = records(state)
     differing = {path: names for path, names in events.items() if path in known and known[path].events != list(names)}
     for path, names in differing.items():
@@ -157,7 +157,7 @@ def undo(plan: InstallPlan, state: Path, *, now: datetime | None = None) -> tupl
 
 
 def read(path: Path) -> bytes | None:
-    """What stands in a file; None where there is none."""
+    """The content of a file; None if there is none."""
     try:
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -165,7 +165,7 @@ def read(path: Path) -> bytes | None:
 
 
 def real(path: Path) -> Path:
-    """The file behind links, so that a link stays one."""
+    """The file behind links: writing it keeps the link."""
     return Path(os.path.realpath(path))
 
 
@@ -183,7 +183,7 @@ def _remove(path: Path) -> None:
 
 
 def _missing(folder: Path) -> list[Path]:
-    """The folders that have to be made for this one, the outermost first."""
+    """The missing folders above this file, the outermost first."""
     missing = []
     while not folder.exists():
         missing.append(folder)
@@ -198,7 +198,7 @@ def _save(state: Path, known: Mapping[Path, Record]) -> None:
 
 
 def _backup(path: Path, raw: bytes, stamp: str) -> Path:
-    """A copy beside the file, with its mode, under a name that nothing has yet."""
+    """Copy the file beside itself, with its mode, under an unused name; returns the copy's path."""
     for again in range(1000):
         backup = path.with_name(f"{path.name}.fleethook-backup-{stamp}{f'-{again}' if again else ''}")
         if not backup.exists():
@@ -208,7 +208,7 @@ def _backup(path: Path, raw: bytes, stamp: str) -> Path:
 
 
 def _write(path: Path, raw: bytes, *, mode: int = 0o644) -> None:
-    """Whole or not at all, with the mode that the file has."""
+    """Write the file in one step, with its present mode."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
         mode = path.stat().st_mode & 0o7777

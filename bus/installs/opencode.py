@@ -36,11 +36,11 @@ try {
 }
 process.exit(0)
 """
-"""Loads the plugin as OpenCode does, makes one call, and says what was thrown: that is how OpenCode hears a deny."""
+"""Loads the plugin as OpenCode does, makes one call, and prints the error that it throws, which is a deny."""
 
 
 class PluginFile:
-    """A whole file of ours; it has no state."""
+    """A plugin file that Fleethook writes as a whole."""
 
     mode, whole = 0o644, True
 
@@ -49,7 +49,7 @@ class PluginFile:
         return (place,)
 
     def written(self, path: Path, before: bytes | None, setup: Setup) -> bytes | None:
-        """The plugin with its setup; ConfigError where somebody else's file has its name."""
+        """The plugin with its setup; raises ConfigError if another file has its name."""
         if before is not None and _setup(before) is None:
             raise ConfigError("is somebody else's plugin", file=str(path), hint="move it away; nothing was changed")
         events = [event for event in setup.events if event not in never_events("opencode")]
@@ -58,7 +58,7 @@ class PluginFile:
         return plugin_text(setup.python, setup.answer_file, events, fail_closed=setup.fail_closed).encode()
 
     def cleaned(self, path: Path, current: bytes, original: bytes | None, *, created: bool) -> bytes | None:  # noqa: ARG002 - the seam's arguments
-        """Nothing of our own file; somebody else's as it is."""
+        """None for our file; another file unchanged."""
         return None if _setup(current) is not None else current
 
     def calls(self, path: Path, raw: bytes) -> tuple[InstalledCommand, ...]:  # noqa: ARG002 - the seam's argument
@@ -76,7 +76,7 @@ class PluginFile:
 
 
 def runtime() -> tuple[str, ...]:
-    """The words that run JavaScript as OpenCode does: it is its own Bun, else one that is on PATH; empty without any."""
+    """The command that runs JavaScript as OpenCode does: OpenCode's own Bun, else Bun on PATH; empty if there is none."""
     own = shutil.which("opencode")
     if own:
         return ("/usr/bin/env", "BUN_BE_BUN=1", own, "-e")
@@ -88,7 +88,7 @@ def runtime() -> tuple[str, ...]:
 
 
 def _runs(path: Path, command: str) -> tuple[str, ...]:
-    """The plugin itself, in OpenCode's own runtime; without any the command that it would run."""
+    """Runs the plugin in OpenCode's own runtime; without a runtime, the command that the plugin would run."""
     words = runtime()
     return (*words, HARNESS, str(path)) if words else ("/bin/sh", "-c", command)
 
@@ -98,7 +98,7 @@ def _closed(how: object) -> list[str]:
 
 
 def _setup(raw: bytes) -> dict[str, Any] | None:
-    """What the plugin was made with; None where the file is not ours."""
+    """The setup in the plugin; None if the file is not ours."""
     text = raw.decode("utf-8", "replace")
     _, found, after = text.partition(_SETUP)
     if not found or "fleethook" not in text:

@@ -1,4 +1,4 @@
-"""Fleethook in an agent's own files: what would change there, for any agent (`bus/installs`), and how it is shown."""
+"""Plans the changes of any agent's own files (`bus/installs`) for an install or uninstall, and shows them as a diff."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from bus.secrets.redaction import redact_text
 
 
 def events_for(agent: str, names: Iterable[str] | None = None) -> tuple[str, ...]:
-    """The events that an install subscribes: these (its own names, or canonical types), else all that are of use."""
+    """The events that an install subscribes: the named ones (the agent's names or canonical types), else all useful ones."""
     dialect = find(agent)
     if names is None:
         return default_events(dialect, base.quiet_events(agent))
     chosen: dict[str, None] = {}
     for name in names:
-        # Of a canonical type those that an install takes anyway: some agents spell an event twice.
+        # Of a canonical type, only the default events: some agents have two names for one event.
         leave = () if name in dialect.capabilities else base.quiet_events(agent)
         chosen |= dict.fromkeys(chosen_events(dialect, [name], leave) or chosen_events(dialect, [name]))
     return tuple(chosen)
 
 
 def plan_install(agent: str, scope: Scope, where: InstallScope, setup: Setup) -> InstallPlan:
-    """What `install` would change; ConfigError with the place where a file cannot be read. Hooks of others stay."""
+    """The changes of `install`. Other programs' hooks stay. Raises ConfigError with the place if a file cannot be read."""
     program = installs.find(agent)
     changes = []
     for path in map(real, program.form.files(installs.place(program, scope, where))):
@@ -40,7 +40,7 @@ def plan_install(agent: str, scope: Scope, where: InstallScope, setup: Setup) ->
             events = tuple(call.event for call in program.form.calls(path, after)) if after is not None else ()
             changes.append(FileChange(path, before, after, program.form.mode, ours, events))
     troubles = [trouble.what for trouble in program.troubles(where, scope)]
-    # Whoever shares the repository may have an agent that is not on this machine.
+    # Other people who use the repository may have an agent that is not on this machine.
     troubles += (trouble.what for trouble in other_readers(agent, scope, where, everybody=scope == "project"))
     if scope == "project":
         troubles.append(
@@ -80,7 +80,7 @@ def plan_uninstall(agent: str, state: Path, *, where: InstallScope) -> InstallPl
 
 
 def installed(agent: str, where: InstallScope) -> Iterator[tuple[Scope, Path, tuple[InstalledCommand, ...]]]:
-    """Where our commands stand among an agent's files here; a file that cannot be read holds none."""
+    """Our commands in an agent's files here; a file that cannot be read has none."""
     program = installs.find(agent)
     seen = set()
     for scope, path in _files(program, where):
@@ -92,7 +92,7 @@ def installed(agent: str, where: InstallScope) -> Iterator[tuple[Scope, Path, tu
 
 
 def accept_events(agent: str, scope: Scope, state: Path, where: InstallScope) -> None:
-    """Record the events that this scope's files have now as those that were wanted."""
+    """Record the events in this scope's files as the chosen ones."""
     program = installs.find(agent)
     files = {path: read(path) for path in map(real, program.form.files(installs.place(program, scope, where)))}
     calls = {path: program.form.calls(path, raw) for path, raw in files.items() if raw is not None}
@@ -100,7 +100,7 @@ def accept_events(agent: str, scope: Scope, state: Path, where: InstallScope) ->
 
 
 def removed_events(agent: str, state: Path, where: InstallScope) -> dict[Path, tuple[str, ...]]:
-    """The events that the last install wrote and that somebody removed since, by file."""
+    """The events that the last install wrote and that a person removed since, by file."""
     program, known = installs.find(agent), records(state)
     found = {}
     for _, path in _files(program, where):
@@ -114,7 +114,7 @@ def removed_events(agent: str, state: Path, where: InstallScope) -> dict[Path, t
 def troubles(
     agent: str, scope: Scope, where: InstallScope, path: Path
 ) -> tuple[tuple[InstallProblem, ...], tuple[InstallProblem, ...]]:
-    """What keeps hooks of this scope from running, and what a person has not approved of in this file."""
+    """What keeps hooks of this scope from running, and the hooks in this file that a person has not approved."""
     program = installs.find(agent)
     return tuple(program.troubles(where, scope)), tuple(program.trust(where, scope, path))
 
@@ -136,7 +136,7 @@ def other_readers(
 
 
 def diff(plan: InstallPlan) -> str:
-    """The plan as a unified diff, secrets in the lines around redacted; empty where nothing would change."""
+    """The plan as a unified diff with redacted secrets; empty if nothing would change."""
     lines: list[str] = []
     for change in plan.changes:
         old, new = ((raw or b"").decode("utf-8", "replace").splitlines() for raw in (change.before, change.after))

@@ -21,7 +21,7 @@ def _entry(hook: SettingsHook) -> dict[str, Any]:
 
 
 def _same_named(hooks: object) -> Iterator[str]:
-    """The events that have a hook of our name that is not ours."""
+    """The events with another program's hook of the name that ours has."""
     for name, groups in hooks.items() if isinstance(hooks, dict) else ():
         listed = [one.get("hooks") for one in groups if isinstance(one, dict)] if isinstance(groups, list) else []
         named = [one for some in listed if isinstance(some, list) for one in some if isinstance(one, dict)]

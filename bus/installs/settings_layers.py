@@ -1,4 +1,4 @@
-"""Settings layers of agents, read to see what is switched off; what cannot be read is told and not raised."""
+"""Reads agents' settings layers, to find what is switched off. Reports files that cannot be read, without raising."""
 
 from __future__ import annotations
 

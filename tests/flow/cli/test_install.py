@@ -49,7 +49,7 @@ def test_every_agent_that_is_here_is_installed_and_taken_back(person: Path, tmp_
     assert "+++ " not in done.out
     steps = [line for line in done.err.splitlines() if line.startswith("  ")]
     assert [line[:5] for line in steps] == [f"  {number}. " for number in range(1, 6)]
-    assert steps[1].startswith("  2. Codex CLI runs no hook that it has not been told to trust")
+    assert steps[1].startswith("  2. Codex CLI runs only hooks that you trust")
     assert done.err.endswith(f"{steps[-1]}\n"), "what only the person can do is last"
     assert "it asks when it starts in one" in done.err
     assert "has not been shown to Gemini CLI yet" in done.err
