@@ -123,14 +123,9 @@ def _wrapped(first: Command, inner: list[Inner]) -> tuple[Command, ...]:
     items = [first]
     while inner:
         call = inner[0]
-        if (
-            len(inner) > 1
-            or len(first.words) > _MOST_WRAPPED
-            or not call.argv
-            or call.directory
-            or call.assignments
-            or len(items) == _MOST_WRAPPERS
-        ):
+        if len(inner) > 1 or not call.argv or call.directory or call.assignments:
+            return ()
+        if len(items) == _MOST_WRAPPERS or len(first.words) > _MOST_WRAPPED:
             return ()
         command, inner = single_command([arg.text for arg in call.argv])
         items.append(command)

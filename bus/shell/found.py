@@ -46,6 +46,10 @@ def is_socket(path: str) -> bool:
     return path.startswith(("/dev/tcp/", "/dev/udp/"))
 
 
+def _names_socket(redirect: tuple[str, str]) -> bool:
+    return is_socket(redirect[1])
+
+
 def may_write(program: str) -> bool:
     """Whether a program may write files that later commands run, beside its redirections."""
     return program in _FETCHERS or program in _PASSES_ON or program in _UNPACKS
@@ -275,7 +279,7 @@ def together(texts: list[str | None]) -> str | None:
 
 def scripts_made(found: Found, command: Command, word: str, inside: tuple[str, ...]) -> list[Inner]:
     """The scripts of this line that a command runs; `word` is its first word, `inside` the aliases that are being read."""
-    if not found.aliases and not found.files and not any([is_socket(target) for _, target in command.redirects]):
+    if not found.aliases and not found.files and not any(map(_names_socket, command.redirects)):
         return []  # as most lines are
     made: list[Inner] = []
     if word in found.aliases and word not in inside:
