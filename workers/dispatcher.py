@@ -245,8 +245,11 @@ class Dispatcher:
                 return None  # an undecodable request: its evaluator made a dead letter of it
             log.warning("event %s cannot be read: %s; dead letter", entry.id, error)
             return poison_call(self._keys, entry, f"undecodable event: {error}", acknowledge=GROUP)
-        if b"spooled" in entry.fields and event.type == EventType.GUARD_CHANGED and event.source == "fleethook":
-            await self._list_change(event)
+        spooled_change = (
+            event.type == EventType.GUARD_CHANGED and event.source == "fleethook" and b"spooled" in entry.fields
+        )
+        if spooled_change and not await self._list_change(entry, event):
+            return None
         deliveries = await plan_deliveries(event, verdict, self._watcher.for_event(event), self._keys)
         if event.parent and any(delivery.kind == "command" for delivery in deliveries):
             running = await lineage(self._connections, self._keys, event)
@@ -266,11 +269,17 @@ class Dispatcher:
         host = self._keys("events", event.host) if for_host else ""
         return dispatch_call(entry, event, deliveries, self._keys, GROUP, pack_fields(entry), now_ms(), host)
 
-    async def _list_change(self, event: Event) -> None:
+    async def _list_change(self, entry: StreamEntry, event: Event) -> bool:
+        """Whether a spooled change of guards is dispatched; removes it if a worker announced the change before."""
         try:
-            await list_spooled(self._connections, self._keys, event)
+            if await list_spooled(self._connections, self._keys, event):
+                return True
         except DecodeError as error:
             log.warning("%s", error)
+            return True
+        with self._connections.lease() as connection:
+            await connection.exchange([("XDEL", self._keys("events"), entry.id)])
+        return False
 
     async def _is_for_host(self, event: Event, verdict: Verdict | None, folder: EventFolder) -> bool:
         """Whether the event's own machine dispatches it too: its worker runs, or it has background hooks that wait for it."""

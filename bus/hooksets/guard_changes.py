@@ -94,11 +94,11 @@ async def report(connections: Connections, keys: Keys, change: GuardChange) -> b
     return True
 
 
-async def list_spooled(connections: Connections, keys: Keys, event: Event) -> None:
+async def list_spooled(connections: Connections, keys: Keys, event: Event) -> bool:
     """Keep for `status` a change whose event a command spooled, and keep workers from announcing it again.
 
-    It replaces the entry of a worker that noticed the same change, since the event names the user. Raises Unreachable, and
-    DecodeError if the event describes no such change.
+    It replaces the entry of a worker that noticed the same change, since the event names the user. Returns False if the
+    change was announced by another event. Raises Unreachable, and DecodeError if the event describes no such change.
     """
     try:
         losses = [(loss["guard"], loss["how"]) for loss in event.data["losses"]]
@@ -108,11 +108,13 @@ async def list_spooled(connections: Connections, keys: Keys, event: Event) -> No
         raise DecodeError(f"event {event.id} describes no change of guards: {error}") from error
     with connections.lease() as connection:
         key = announced_key(keys, EventType.GUARD_CHANGED.value, change.about)
-        _, known = await connection.exchange(
-            [("SET", key, "1", "PX", DONE_MS), ("LRANGE", keys("weakened"), 0, KEPT - 1)]
+        # With this event's id: the same event, dispatched again after an interruption, still counts.
+        _, announced, known = await connection.exchange(
+            [("SET", key, event.id, "NX", "PX", DONE_MS), ("GET", key), ("LRANGE", keys("weakened"), 0, KEPT - 1)]
         )
     same = [raw for raw in checked(known, "reading changes of the guards") if _about(raw) == change.about]
     await _list(connections, keys, change, instead=same)
+    return bool(checked(announced, "reading whether a change was announced") == event.id.encode())
 
 
 async def _list(connections: Connections, keys: Keys, change: GuardChange, instead: Iterable[bytes] = ()) -> None:

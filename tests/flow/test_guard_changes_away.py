@@ -110,3 +110,20 @@ def test_a_change_that_was_spooled_is_in_the_list_of_status(world: Fleet) -> Non
     (change,) = listed(world)
     assert (change["how"], change["where"]) == ("fleethook guards disable", str(user_file(world)))
     assert {how for _, how in change["losses"]} == {"removed"}
+
+
+def test_a_change_that_a_worker_announced_before_the_spool_was_drained_is_one_event(world: Fleet) -> None:
+    """The command's event goes, and `status` has the user's name from it."""
+    world.start("evaluator")
+    wait_until(lambda: read_kept(world.places.last_good / "reported", user_file(world)) is not None, "it is known")
+    end(world)
+    world.server.kill()
+    command(world, "guards", "disable", "fleethook-itself", "--yes")
+    world.server.start()
+    world.start("evaluator")
+    wait_until(lambda: "file" in {event.data["how"] for event in told(world)}, "the worker announces it")
+    world.start("dispatcher")
+    wait_until(lambda: [change["by"] for change in listed(world)] == [getpass.getuser()], "the list says who it was")
+    wait_until(lambda: len(told(world)) == 1, "one event tells of it")
+    (event,) = told(world)
+    assert event.data["how"] == "file"

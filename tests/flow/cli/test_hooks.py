@@ -51,7 +51,10 @@ def write(folder: Path, text: str) -> None:
 def test_versions_are_published_compared_and_rolled_back(project: Path, server: Server, keys: Keys) -> None:
     write(project, ONE)
     first = fleethook("hooks", "apply", "--yes", "-m", "the beginning")
-    assert (first.code, "version 1 is in force" in first.out) == (0, True)
+    assert (first.code, "version 1 is published, running workers have it in force within a second" in first.out) == (
+        0,
+        True,
+    )
     assert '+      "id": "no-force"' in first.out
     again = fleethook("hooks", "apply", "--yes", "--json")
     assert (again.json["published"], again.json["version"]) == (False, 1)
@@ -111,7 +114,7 @@ def test_check_runs_the_tests_of_the_guards_and_shows_no_secret(project: Path) -
     fine = fleethook("hooks", "check")
     assert fine.code == 0, fine.out
     assert "0 hooks, 1 endpoint, 1 guard pack (" in fine.out
-    assert "as it is" in fine.out, "a secret in the file is warned of"
+    assert "the secret is written in the file" in fine.out, "a secret in the file is warned of"
     published = fleethook("hooks", "apply", "--yes")
     assert published.code == 0
     write(project, (project / "fleethook.yaml").read_text().replace("whsec_M", "whsec_N"))

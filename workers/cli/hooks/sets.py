@@ -27,6 +27,9 @@ _NAMED: Final = re.compile(r'"?(?:old_)?secrets?"?: *(?:\[\{"?secret"?: *)?"?(?:
 """The same within a line of somebody's file."""
 
 
+_TAKEN_UP: Final = "running workers have it in force within a second"
+
+
 @click.command()
 @click.argument("file", required=False, type=click.Path(path_type=Path, allow_dash=True))
 @click.option("-m", "--message", default="", help="Why, for the history.")
@@ -48,7 +51,7 @@ def apply(fleet: Context, file: Path | None, message: str, yes: bool, dry_run: b
     version, before = fleet.run(compare)
     changes = diff(before, read, (f"version {version}", name))
     if not changes:
-        fleet.say(f"version {version} is in force and says the same: nothing to publish")
+        fleet.say(f"version {version} is published and says the same: nothing to publish")
     elif not fleet.json:
         fleet.data(shown_diff(fleet, changes))
     go_on = bool(changes) and not dry_run
@@ -76,7 +79,7 @@ def apply(fleet: Context, file: Path | None, message: str, yes: bool, dry_run: b
             }
         )
     elif go_on:
-        fleet.data(f"version {now} is in force; `fleethook hooks rollback` takes it back")
+        fleet.data(f"version {now} is published, {_TAKEN_UP}; `fleethook hooks rollback` takes it back")
 
 
 @click.command("diff")
@@ -172,7 +175,7 @@ def rollback(fleet: Context, version: int | None, yes: bool) -> None:
     if fleet.json:
         fleet.data({"version": made, "as": target, "before": now, "diff": redacted(changes)})
     else:
-        fleet.data(f"version {made} is in force, the same as version {target}")
+        fleet.data(f"version {made}, the same as version {target}, is published, {_TAKEN_UP}")
 
 
 PLUGIN_DIR: Final = click.option(
