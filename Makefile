@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# pip shows its own progress on a terminal; a log gets our line alone.
+PIP_INSTALL = $(BIN)/python -m pip install --disable-pip-version-check $$(test -t 2 || echo --quiet)
 # `make test T=tests/unit` runs a part.
 T      ?= tests
 
@@ -23,14 +25,17 @@ help:
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Fleethook needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	@echo "First run: making a virtual environment in $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.run: pyproject.toml $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[server]'
+	@echo "Installing Fleethook with its server into $(VENV); this takes about half a minute ..."
+	@$(PIP_INSTALL) --editable '.[server]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@echo "Installing Fleethook with its tools for development into $(VENV); this takes about a minute ..."
+	@$(PIP_INSTALL) --editable '.[dev]'
 	@touch $@ $(VENV)/.run
 
 demo: $(VENV)/.run

@@ -14,6 +14,7 @@ import pty
 import re
 import select
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -39,7 +40,7 @@ NOBODY: Final = ("CI", "CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "NO_COLOR", "F
 
 HOOKS: Final = """
 guards: {{destructive-commands: true, fleethook-itself: true}}
-network: {{allow: ["127.0.0.1:{port}"]}}
+network: {{allow: ["127.0.0.1:{port}", "127.0.0.1:{listening}"]}}
 hooks:
   - {{id: branch-check, on: tool:pre_execute, tool: bash, command: "sleep 0.03; exit 0"}}
   - {{id: ask-before-install, on: tool:pre_execute, tool: bash, when: 'event.input.command.startsWith("npm")',
@@ -49,6 +50,7 @@ endpoints:
   - {{id: chat, url: "http://127.0.0.1:{port}/busy", events: ["tool:pre_execute"], when: 'verdict.decision == "deny"',
       retry: [0.2, 0.4, 600]}}
   - {{id: old-crm, url: "http://127.0.0.1:{port}/gone", events: ["session:end"]}}
+  - {{id: my-service, url: "http://127.0.0.1:{listening}/hooks", events: ["turn:end"], secret: "env:SCREENS_SECRET"}}
 """
 
 CALLS: Final = (
@@ -64,6 +66,15 @@ CALLS: Final = (
 )
 
 
+TURN: Final = {
+    "type": "turn:end",
+    "source": "claude",
+    "session": "4f2c8b1a-33cd-4e1f",
+    "data": {"turns": 3, "tools": 41},
+}
+"""An event for the endpoint that `listen` stands in for."""
+
+
 class Screen(NamedTuple):
     """One picture: a command line, and for one that does not end the keys that are typed before it is interrupted."""
 
@@ -75,7 +86,8 @@ class Screen(NamedTuple):
 
 
 def screens(ids: dict[str, str]) -> list[Screen]:
-    """Every screen; `ids` are those of the events and deliveries that are shown."""
+    """Every screen; `ids` are those of the events and deliveries that are shown, and the port to listen at."""
+    replay = ("replay", "--since", "1h", "--endpoint", "audit", "--rate", "8/s", "--yes", "--follow")
     return [
         Screen("events-list", ("events", "list", "--limit", "14")),
         Screen("events-show", ("events", "show", ids["deny"])),
@@ -87,6 +99,9 @@ def screens(ids: dict[str, str]) -> list[Screen]:
         Screen("deliveries-list", ("deliveries", "list", "--limit", "14")),
         Screen("deliveries-show", ("deliveries", "show", f"{ids['deny']}.chat")),
         Screen("dead-list", ("dead", "list")),
+        Screen("replay", replay, seconds=3),
+        Screen("jobs-list", ("jobs", "list")),
+        Screen("listen", ("listen", "--port", ids["listening"], "--endpoint", "my-service"), seconds=6),
         Screen("webhooks-list", ("webhooks", "list")),
         Screen("hooks-list", ("hooks", "list")),
         Screen("guards-list", ("guards", "list")),
@@ -113,13 +128,14 @@ def terminal(words: Sequence[str], columns: int, *, keys: str = "", seconds: flo
         start_new_session=True,
     )
     os.close(theirs)
-    screen, until, stop = b"", time.monotonic() + (seconds or 60), time.monotonic() + (seconds or 60) + 10
+    interrupted = 0
+    screen, until, stop = b"", time.monotonic() + 60, time.monotonic() + 70
     typed = keys.encode()
     while time.monotonic() < stop:
         if time.monotonic() > until:
             process.send_signal(signal.SIGINT)
-            until = stop
-        if typed and time.monotonic() > until - seconds / 2:
+            until, interrupted = stop, len(screen)
+        if typed and screen and time.monotonic() > until - seconds / 2:
             os.write(ours, typed[:1])
             typed = typed[1:]
         if not select.select([ours], [], [], 0.1)[0]:
@@ -130,11 +146,29 @@ def terminal(words: Sequence[str], columns: int, *, keys: str = "", seconds: flo
             break
         if not chunk:
             break
+        if seconds and not screen:  # a command that does not end is watched from its first line on
+            until, stop = time.monotonic() + seconds, time.monotonic() + seconds + 10
         screen += chunk
     process.kill()
     process.wait()
     os.close(ours)
-    return last_frame(screen.decode("utf-8", "replace").replace("\r\n", "\n"))
+    parts = (screen[:interrupted], screen[interrupted:])
+    if b"\x1b[?1049h" in screen:
+        return last_frame(_text(screen))
+    before, after = map(_text, parts)
+    after = re.sub(r"[^\n]*\n(?:\r|\x1b\[\?25[hl])*\x1b\[1A\x1b\[2K", "", after)  # the bar is taken away
+    return "\n".join(part for part in (last_lines(before), last_lines(after)) if part)
+
+
+def _text(screen: bytes) -> str:
+    return screen.decode("utf-8", "replace").replace("\r\n", "\n")
+
+
+def last_lines(text: str) -> str:
+    """Each line as it stood at the end: a bar is drawn again and again in one line."""
+    lines = (re.split(r"\r|\x1b\[2K|\x1b\[1A", line) for line in text.split("\n"))
+    shown = ([part for part in line if part.strip()][-1:] for line in lines)
+    return re.sub(r"\x1b\[\?25[hl]", "", "\n".join("".join(line) for line in shown)).strip("\n")
 
 
 def last_frame(text: str) -> str:
@@ -143,7 +177,8 @@ def last_frame(text: str) -> str:
         return text
     inside = text.partition("\x1b[?1049h")[2].rpartition("\x1b[?1049l")[0]
     frames = [frame for frame in inside.split("\x1b[H") if frame.strip()]
-    return re.sub(r"\x1b\[\?[0-9]+[hl]", "", frames[-1]) if frames else ""
+    whole = max(frames[-2:], key=lambda frame: frame.count("\n"), default="")  # the last one may have been interrupted
+    return re.sub(r"\x1b\[\?[0-9]+[hl]", "", whole)
 
 
 def picture(text: str, columns: int, title: str) -> str:
@@ -237,7 +272,7 @@ def fleet() -> Iterator[dict[str, str]]:
     """A fleet that runs, with agents that have done something; gives the ids that screens show."""
     server = Server(("127.0.0.1", 0), Receiver)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    with tempfile.TemporaryDirectory(prefix="screens-") as folder:
+    with tempfile.TemporaryDirectory(prefix="s-") as folder:
         home = Path(folder)
         os.chdir(home)
         os.environ |= {"HOME": folder, "PYTHONPATH": str(ROOT), "FLEETHOOK_HOST": "devbox", "SCREENS_SECRET": "s" * 32}
@@ -247,7 +282,8 @@ def fleet() -> Iterator[dict[str, str]]:
         for name in [name for name in os.environ if name.startswith("FLEETHOOK_") and name != "FLEETHOOK_HOST"]:
             del os.environ[name]
         (home / "run").mkdir(mode=0o700)
-        (home / "hooks.yaml").write_text(HOOKS.format(port=server.server_port), "utf-8")
+        listening = _free_port()
+        (home / "hooks.yaml").write_text(HOOKS.format(port=server.server_port, listening=listening), "utf-8")
         agents_at_home(home)
         fleethook("up", "--detach")
         fleethook("hooks", "apply", "hooks.yaml", "--yes")
@@ -257,7 +293,7 @@ def fleet() -> Iterator[dict[str, str]]:
             ids = calls(range(len(CALLS)), 0.2)
             fleethook("publish", stdin='{"type": "session:end", "source": "codex", "session": "rollout-2291"}')
             time.sleep(2)  # the deliveries are tried
-            yield {"deny": ids[6], "ask": ids[4]}
+            yield {"deny": ids[6], "ask": ids[4], "listening": str(listening)}
         finally:
             fleethook("down")
             server.shutdown()
@@ -275,9 +311,12 @@ def main() -> None:
             for columns in WIDTHS:
                 stop = threading.Event()
                 if screen.seconds:
-                    threading.Thread(target=_agents, args=(stop,), daemon=True).start()
+                    work = {"listen": _turns, "replay": lambda _: None}.get(screen.name, _agents)
+                    threading.Thread(target=work, args=(stop,), daemon=True).start()
                 text = terminal(screen.words, columns, keys=screen.keys, seconds=screen.seconds)
                 stop.set()
+                if screen.name == "replay":  # the next one does not wait for it
+                    fleethook("jobs", "stop", re.findall(r"job ([0-9a-f]{8})", text)[-1])
                 if plain:
                     print(f"--- {screen.name} {columns}", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text), sep="\n")
                 else:
@@ -288,6 +327,18 @@ def main() -> None:
 
 def _agents(stop: threading.Event) -> None:
     calls(itertools.takewhile(lambda _: not stop.is_set(), itertools.count()), 0.15)
+
+
+def _turns(stop: threading.Event) -> None:
+    while not stop.wait(2):
+        fleethook("publish", stdin=json.dumps(TURN))
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -41,11 +42,14 @@ COLOURS: Final[Mapping[str, Colour]] = {
     "retry": "yellow",
     "done": "green",
     "stopped": "yellow",
+    "running": "cyan",
     "failed": "red",
 }
 
 _MOST_SILENT: Final = 3
 """More hooks that say nothing than this are counted and not listed: a guard pack alone has twenty."""
+
+_JSON_KEY: Final = re.compile(r'( *)("(?:[^"\\]|\\.)*")(?=:)')
 
 _TELLING: Final = ("command", "path", "pattern", "url", "query", "prompt", "message", "reason", "name")
 """Fields that say best what an event is about, the most telling first."""
@@ -198,7 +202,7 @@ def request_lines(fleet: Context, request: RecordedRequest) -> Iterator[str]:
         yield f"    > {fleet.style(plain(f'{name}: {value}'), 'bright_black')}"
     yield "    >"
     for text in pretty(request.body).splitlines():
-        yield f"    > {fleet.style(text, 'cyan')}"
+        yield f"    > {json_line(fleet, text)}"
 
 
 def pretty(text: str) -> str:
@@ -207,6 +211,14 @@ def pretty(text: str) -> str:
         return json.dumps(json.loads(text), ensure_ascii=False, indent=2)
     except (ValueError, RecursionError):  # no JSON, or none that anybody meant
         return text
+
+
+def json_line(fleet: Context, text: str) -> str:
+    """A line of indented JSON, its key coloured."""
+    key = _JSON_KEY.match(text)
+    if key is None:
+        return printable(text)
+    return f"{key[1]}{fleet.style(key[2], 'cyan')}{printable(text[key.end() :])}"
 
 
 def _attempt_lines(fleet: Context, number: int, attempt: Attempt, *, whole: bool) -> Iterator[str]:
@@ -258,7 +270,8 @@ def trace_lines(fleet: Context, found: Trace, times: Iterable[str] = ()) -> Iter
     for above in found.parents:
         yield f"{'parent':<9}{_relative(fleet, above)}"
     yield from event_lines(fleet, found.event)
-    yield from times
+    shown = list(times)
+    yield from ("", *shown, "") if shown else ()
     if found.event.verdict is not None:
         yield from verdict_lines(fleet, found.event.verdict)
     elif found.event.pending:

@@ -135,9 +135,7 @@ def as_job(fleet: Context, kind: Kind, spec: Filter | ReplaySpec, count: int, *,
             fleet.data({"matching": count, "queued": True, "job": name})
         else:
             fleet.data(f"job {name}: {counted(count, 'delivery is', 'deliveries are')} handed to the chores worker")
-            fleet.say(
-                f"`fleethook jobs show {name} --follow` shows how far it is, `fleethook jobs stop {name}` stops it"
-            )
+            _say_how_to_go_on(fleet, name)
         return
     if not queued:
         fleet.say(f"job {name}: no chores worker runs, so it is done here; another goes on with it if this ends")
@@ -161,11 +159,14 @@ def says_how_it_goes_on(fleet: Context, name: str, *, here: bool = False) -> Ite
         yield
     except KeyboardInterrupt:
         goes_on = "waits for a chores worker, which `fleethook up` starts" if here else "goes on"
-        fleet.say(
-            f"job {name} {goes_on}; `fleethook jobs show {name} --follow` shows how far it is, "
-            f"`fleethook jobs stop {name}` stops it"
-        )
+        fleet.say(f"job {name} {goes_on}")
+        _say_how_to_go_on(fleet, name)
         raise
+
+
+def _say_how_to_go_on(fleet: Context, name: str) -> None:
+    fleet.say(f"  `fleethook jobs show {name} --follow` shows how far it is")
+    fleet.say(f"  `fleethook jobs stop {name}` stops it")
 
 
 async def follow_job(fleet: Context, connections: Connections, name: str) -> BulkJob:

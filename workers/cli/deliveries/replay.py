@@ -30,7 +30,7 @@ _JOB_COLUMNS: Final = (
     Column("STATE", 8),
     Column("DONE", 5, rank=1),
     Column("LOOKED AT", 9, rank=4),
-    Column("ABOUT", 16, rank=3),
+    Column("ABOUT", 24, rank=3),
 )
 
 

@@ -36,7 +36,7 @@ RULE_COLUMNS: Final = (
     Column("STATE", 5, rank=2),
     Column("WHAT", 24, rank=3),
     Column("PACK", 20, rank=4),
-    Column("LAYER", 7, rank=5),
+    Column("LAYER", 11, rank=5),
     Column("PREVENTS", 20, rank=6),
 )
 """A narrow terminal loses the incident first, then the layer and the pack."""

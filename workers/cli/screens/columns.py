@@ -198,13 +198,16 @@ def wrap(text: str, width: int) -> str:
     from rich.cells import cell_len
 
     indent = len(text) - len(text.lstrip(" ")) + 2
-    wrapped, used = "", 0
+    wrapped, used, open_colour = "", 0, ""
     for word in re.findall(" +|[^ ]+", text):
         size = cell_len(_COLOUR.sub("", word))
         if used + size > width and used > indent:
-            wrapped, used = wrapped.rstrip(" ") + "\n" + " " * indent, indent
+            end = "\x1b[0m" if open_colour else ""
+            wrapped, used = wrapped.rstrip(" ") + end + "\n" + " " * indent + open_colour, indent
             if word.isspace():
                 continue
+        for colour in _COLOUR.findall(word):
+            open_colour = "" if colour == "\x1b[0m" else colour
         wrapped += word
         used += size
     return wrapped

@@ -147,7 +147,7 @@ def _bar() -> RichProgress:
 
     return RichProgress(
         TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
+        BarColumn(bar_width=24, complete_style="cyan", finished_style="green", pulse_style="bright_black"),
         TextColumn("{task.fields[pace]}", markup=False, table_column=RichColumn(no_wrap=True, overflow="ellipsis")),
         console=Console(file=sys.stderr, force_terminal=True, highlight=False),
         auto_refresh=False,

@@ -33,10 +33,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 EVENT_COLUMNS: Final = (
     Column("TIME", 8),
     Column("DECISION", 10),
-    Column("AGENT", 6, 8, rank=3),
-    Column("SESSION", 7, 8, rank=4),
+    Column("AGENT", 8, 9, rank=3),
+    Column("SESSION", 8, 8, rank=4),
     Column("TOOL", 6, 12, rank=2),
-    Column("WHAT", 16, 64, rank=1),
+    Column("WHAT", 16, 48, rank=1),
     Column("TYPE", 16, 20, rank=5),
     Column("WHY", 24, rank=6),
     Column("ID", 10),

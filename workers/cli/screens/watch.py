@@ -45,7 +45,7 @@ _SESSION_COLUMNS: Final = (
     Column("WHAT", 12, rank=1),
 )
 _ENDPOINT_COLUMNS: Final = (Column("ENDPOINT", 12, 32, rank=1), Column("STATE", 12), Column("WHY", 12, rank=2))
-_KEYS: Final = "Tab list · j k move · Enter trace · r retry a dead letter · p pause an endpoint · q end"
+_KEYS: Final = "Tab list · j k move · Enter trace · r retry · p pause · q end"
 _TRACE_KEYS: Final = "j k scroll · q back"
 
 

@@ -54,7 +54,7 @@ ENDPOINT_COLUMNS: Final = (
     Column("OPEN", 4, rank=3),
     Column("DEAD", 4, rank=1),
     Column("EVENTS", 16, rank=5),
-    Column("FORMAT", 6, rank=6),
+    Column("FORMAT", 9, rank=6),
     Column("SECRET", 8, rank=7),
     Column("FROM", 16, rank=8, keep_end=True),
 )

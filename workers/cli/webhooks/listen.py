@@ -99,7 +99,8 @@ async def _run(fleet: Context, wanted: Wanted, bind: str, port: int, seconds: fl
         with contextlib.suppress(ValueError, RuntimeError):  # only the main thread gets Ctrl-C
             loop.add_signal_handler(number, stop.set)
     url = await listener.open(bind, port)
-    fleet.say(f"listening on {url} (as an endpoint: `fleethook webhooks add {url} --allow`)")
+    fleet.say(f"listening on {url}")
+    fleet.say(f"  as an endpoint: `fleethook webhooks add {url} --allow`")
     ends = [asyncio.create_task(one.wait()) for one in (stop, listener.done)]
     try:
         await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -111,7 +112,8 @@ async def _run(fleet: Context, wanted: Wanted, bind: str, port: int, seconds: fl
 
 
 def _show(fleet: Context, came: ReceivedWebhook) -> None:
-    from workers.cli.formatting import local_time, plain, pretty, short
+    from workers.cli.formatting import json_line, local_time, plain, pretty, short
+    from workers.cli.screens.columns import wrapped_lines
 
     if fleet.json:
         fleet.stream(_record(came))
@@ -123,14 +125,13 @@ def _show(fleet: Context, came: ReceivedWebhook) -> None:
     handed = f"  forwarded in {came.reply.ms:.0f} ms" if came.reply is not None and not came.reply.error else ""
     again = "  again" if came.repeat else ""
     kind = fleet.style(plain(_event_type(came), 100), "cyan")
-    fleet.data(
-        f"{kind}  {word}  {local_time(came.ms):%H:%M:%S}  {came.status}  {plain(_path(came), 300)}  {name}{again}{handed}"
-    )
+    head = f"{kind}  {word}  {local_time(came.ms):%H:%M:%S}  {came.status}  {plain(_path(came), 300)}  {name}{again}{handed}"
+    fleet.data(wrapped_lines([head]))
     if came.reason:
         fleet.data(f"  {fleet.style(plain(came.reason, 500), 'yellow')}")
     if sys.stdout.isatty():
         for text in pretty(_text(came)).splitlines():
-            fleet.data(f"  {fleet.style(text, 'bright_black')}")
+            fleet.data(f"  {json_line(fleet, text)}")
     else:  # one line each, for programs that read lines
         fleet.data(f"  {fleet.style(short(_text(came), 400), 'bright_black')}")
 
