@@ -1,4 +1,4 @@
-"""What every hook dialect does: read a system's hook files, and run their hooks as their author meant."""
+"""The interface of hook dialects: they read a system's hook files, and run the hooks as their author meant."""
 
 from __future__ import annotations
 
@@ -15,63 +15,64 @@ from bus.verdicts import Policy, Verdict
 
 
 class HookDialect(Protocol):
-    """How the commands of one system are run; it has no state."""
+    """How the commands of one system run; it has no state."""
 
     name: str
     policy: Policy | None
-    """The failure policy where neither the hook nor its layer has one; None leaves it to the bus.
+    """The failure policy if neither the hook nor its layer has one; None: the bus's policy.
 
     Source: docs/architecture.md, "Verdicts".
     """
 
     one_stream: bool
-    """A command's stdout and stderr are one text, in the order written; it is in `Finished.stdout`."""
+    """Whether a command's stdout and stderr are joined, in the order written, in `Finished.stdout`."""
 
     def read(self, path: Path, layer: Layer) -> HookFile:
-        """What a file (or folder) of the system contributes, in order; ConfigError only where nothing can be read.
+        """The hooks of a file or folder of the system, in order; raises ConfigError only if nothing can be read.
 
-        Each hook has its `dialect`, `origin` (file:line), and in `own` what the methods below need. A bad entry stands
-        among the `problems` with its place, the others load (F-11); what has no equivalent stands in `warnings`.
+        Each hook has its `dialect`, its `origin` (file:line), and in `own` the fields that the methods below need. A bad
+        entry is reported in `problems` with its place, and the others load (F-11). Entries without an equivalent are
+        reported in `warnings`.
         """
         ...
 
     def applies(self, hook: Hook, event: Event) -> bool:
-        """Whether the hook runs for an event that its patterns and `when:` fit: what else its author asked for."""
+        """Whether the hook runs for an event that its patterns and `when:` fit: its dialect's own conditions."""
         ...
 
     def variables(self, hook: Hook, event: Event) -> Mapping[str, str]:
-        """The system's own environment variables, beside the safe list, the hook's `env` and FLEETHOOK_*."""
+        """The system's own environment variables, in addition to the safe list, the hook's `env` and FLEETHOOK_*."""
         ...
 
     def stdin(self, hook: Hook, event: Event) -> bytes:
-        """What the command reads on stdin; TypeError or ValueError where the event cannot be written."""
+        """The command's stdin; raises TypeError or ValueError if the event cannot be written."""
         ...
 
     def outcome(self, hook: Hook, event: Event, done: Finished, seconds: float) -> Outcome:
-        """What the command's ending means: a decision, context, a changed input, or a failure (never both)."""
+        """The outcome of a command's result: a decision, context, a changed input, or a failure (never both)."""
         ...
 
 
 @runtime_checkable
 class HttpDialect(Protocol):
-    """A hook dialect that also has its own form for what goes out over HTTP; hooks of any other get ours."""
+    """A hook dialect with its own form for HTTP; hooks of other dialects use Fleethook's form."""
 
     def http_body(self, event: Event, verdict: Verdict | None, hook: Hook | None = None) -> bytes:
-        """What is posted, for a hook that is asked or for whoever is told; whoever tells redacts the event first.
+        """The body that is posted to a blocking hook or to a receiver; for a receiver, the caller redacts the event first.
 
-        TypeError or ValueError where the event cannot be written.
+        Raises TypeError or ValueError if the event cannot be written.
         """
         ...
 
     def http_answer(self, raw: bytes, hook: Hook, event: Event) -> Outcome:
-        """What a receiver's 2xx answer with a body means for a blocking hook; raises DecodeError, which says why."""
+        """The outcome of a blocking hook's 2xx answer with a body; raises DecodeError with the reason."""
         ...
 
 
 @runtime_checkable
 class RootedDialect(Protocol):
-    """A hook dialect whose commands run elsewhere than in the event's directory."""
+    """A hook dialect whose commands run in another directory than the event's."""
 
     def directory(self, hook: Hook, event: Event) -> str:
-        """Where the command runs; empty for the hook's own directory, else the event's."""
+        """The command's directory; empty: the hook's own directory, else the event's."""
         ...

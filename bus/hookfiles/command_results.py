@@ -1,4 +1,4 @@
-"""What a finished command says of itself: why it was no success, and the end of what it printed."""
+"""The result of a finished command in words: why it failed, and the end of its output."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from bus.system.processes import Finished
 log = logging.getLogger("fleethook.hooks")
 
 LOGGED: Final = 2048
-"""Characters of the end of stderr that the log gets."""
+"""How many characters of the end of stderr are logged."""
 
 _UNPRINTABLE: Final = dict.fromkeys([*range(32), *range(127, 160)])
 
 SHOWN: Final = 4096
-"""Characters of the end of the output that a trace keeps."""
+"""How many characters of the end of the output a trace keeps."""
 
 
 def failure(hook: Hook, done: Finished, seconds: float) -> str:
-    """Why a run was no success (any exit but 0), for the trace, the verdict and the attempt log; empty for exit 0."""
+    """Why a run failed (any exit but 0), for the trace, the verdict and the attempt log; empty for exit 0."""
     what = ""
     if done.timed_out:
         what = f"timed out after {seconds:.1f} s"
@@ -44,7 +44,7 @@ def failure(hook: Hook, done: Finished, seconds: float) -> str:
 
 
 def log_ending(hook: Hook, event: Event, done: Finished, seconds: float) -> None:
-    """Put a run that failed, or that wrote to stderr, into the log: hook, event, ending and the end of its stderr."""
+    """Log a run that failed or wrote to stderr: hook, event, result and the end of its stderr."""
     if done.exit_code == 0 and not done.timed_out and not done.stderr:
         return  # most runs
     wrong = failure(hook, done, seconds)
@@ -57,7 +57,7 @@ def log_ending(hook: Hook, event: Event, done: Finished, seconds: float) -> None
 
 
 def log_failure(event: Event, why: str) -> None:
-    """Put a failure of a hook into the log that no run of a command has put there."""
+    """Log a failure of a hook that is not the result of a command."""
     log.warning("%s at event %s", redact_text(why).translate(_UNPRINTABLE)[:LOGGED], event.id or event.type)
 
 
@@ -68,12 +68,12 @@ def output(done: Finished) -> str:
 
 
 def hook_name(hook: Hook) -> str:
-    """The hook as messages name it, with its place."""
+    """The hook's name in messages, with its place."""
     return f"hook {hook.id!r}" + (f" ({hook.origin})" if hook.origin else "")
 
 
 def plain(raw: bytes) -> str:
-    """What a command printed, as text, whatever its bytes."""
+    """A command's output as text, for any bytes."""
     return raw.decode("utf-8", "replace")
 
 

@@ -1,4 +1,4 @@
-"""What readers of other systems' hook files share: entries with their places, ids, and what is said about commands."""
+"""Shared parts of the readers of other systems' hook files: entries with their places, ids, and checks of commands."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 _ENV: Final = re.compile(ENV_PATTERN)
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _ID_LENGTH: Final = 52
-"""Characters of a derived id; what makes it unique is added to it."""
+"""Most characters of a derived id, without the suffix that makes it unique."""
 
 _SHELL: Final = re.compile(r"(?:ba|da|z|k)?sh")
 _INTERPRETER: Final = re.compile(r"python[0-9.]*|node|deno|bun|ruby|perl|php")
@@ -63,7 +63,7 @@ _PREFIXES: Final = ("LC_", "BASH", "FLEETHOOK_")
 
 
 class Reading:
-    """One file while it is read: its document, what is wrong with it, and the ids that are taken."""
+    """One file while it is read: its document, its problems, and the ids in use."""
 
     def __init__(self, document: Document, layer: Layer) -> None:
         self.document, self.layer = document, layer
@@ -72,15 +72,16 @@ class Reading:
         self.warnings: list[str] = list(document.warnings)
         self._ids: set[str] = set()
         self._numbers: dict[str, int] = {}
-        """By stem: the number that may be free next."""
+        """By stem: the next number to try."""
 
     def done(self) -> HookFile:
-        """What the file contributes."""
+        """The contents of the file."""
         self.problems.sort(key=lambda error: (error.line, error.column))
         return HookFile(tuple(self.hooks), problems=tuple(self.problems), warnings=tuple(self.warnings)).sealed()
 
     def entry(self, path: PathParts, raw: Plain, kind: type[_T]) -> _T | None:
-        """The entry as a `kind`, or None and a problem. Unknown keys are named and change nothing, as in their system."""
+        """The entry as a `kind`; None, and a problem, if it is wrong. Unknown keys are reported and ignored, as in their
+        system."""
         entry, problems = convert(self.document, path, raw, kind)
         self.problems.extend(problems)
         if isinstance(raw, dict):
@@ -88,7 +89,7 @@ class Reading:
         return entry
 
     def unknown(self, path: PathParts, raw: Mapping[str, Plain], known: Collection[str]) -> None:
-        """Name the keys that nobody reads."""
+        """Warn about unknown keys."""
         for key in raw:
             if key not in known and not is_extra(key):
                 hint = suggestion(key, known) or "known keys: " + ", ".join(sorted(known))
@@ -103,7 +104,7 @@ class Reading:
                 self.report((*path, name), f"the variable {name} holds a NUL")
 
     def id(self, *parts: str) -> str:
-        """An id of these parts, the same at every reading of the same file, and unique in it."""
+        """An id made of these parts: unique in the file, and the same at every reading."""
         stem = "-".join(filter(None, (_UNFIT.sub("-", part).strip("-") for part in parts)))[:_ID_LENGTH].strip("-")
         number = self._numbers.get(stem, 1)
         found = stem if number == 1 else f"{stem}-{number}"
@@ -119,15 +120,15 @@ class Reading:
         return f"{self.document.file}:{self.document.place(path)[0]}"
 
     def report(self, path: PathParts, message: str, *, hint: str = "", key: bool = False) -> None:
-        """Something that keeps an entry out of force."""
+        """Report a problem: its entry is not in force."""
         self.problems.append(self.document.error(path, message, hint=hint, key=key))
 
     def warn(self, path: PathParts, message: str, *, hint: str = "", key: bool = False) -> None:
-        """Something that a person should know of an entry that is in force."""
+        """Warn about an entry that is in force."""
         self.warnings.append(str(self.document.error(path, message, hint=hint, key=key)))
 
     def matches(self, path: PathParts, on: tuple[str, ...], tool: str = "") -> bool:
-        """Whether the matchers can be compiled; what is wrong with them is reported at `path` (F-18)."""
+        """Whether the matchers can be compiled; reports the error at `path` (F-18)."""
         before = len(self.problems)
         for _, check in matcher_checks(on, tool, ""):
             try:
@@ -157,14 +158,15 @@ class Reading:
         return False
 
     def script(self, path: PathParts, command: str, base: str = "") -> None:
-        """Warn where a command begins with a script that is not there; `base` is where it runs, empty if nobody knows."""
+        """Warn if a command begins with a script that does not exist; `base` is the directory in which it runs, empty if
+        unknown."""
         missing = missing_script(command, base)
         if missing:
             self.warn(path, missing[0], hint=missing[1])
 
 
 def missing_script(command: str, base: str = "") -> tuple[str, str] | None:
-    """What is wrong with the script that a command begins with, and the mend; None where nothing is, or nobody can tell."""
+    """The problem of the script that a command begins with, and the fix; None without a problem, or if it cannot be checked."""
     if "/" not in command:
         return None
     named, direct = script_of(list(leading_words(command)))
@@ -180,7 +182,8 @@ def missing_script(command: str, base: str = "") -> tuple[str, str] | None:
 
 
 def foreign_variables(command: str, prefix: str) -> tuple[str, ...]:
-    """The variables that a command reads of its caller's environment beyond the safe list and `prefix`, as far as seen."""
+    """The variables that a command reads from its caller's environment, outside of the safe list and `prefix`, as far as
+    seen."""
     if "$" not in command:
         return ()
     own = {match[1] for match in _SET.finditer(command)}
@@ -193,7 +196,7 @@ def foreign_variables(command: str, prefix: str) -> tuple[str, ...]:
 
 
 def script_of(words: list[str]) -> tuple[str, bool]:
-    """What a simple command runs: a program, or the script that it gives an interpreter; and whether it is the program."""
+    """The file that a simple command runs: a program, or the script of an interpreter; and whether it is the program."""
     program = words[0] if words else ""
     shell = _SHELL.fullmatch(os.path.basename(program)) is not None
     if not shell and not _INTERPRETER.fullmatch(os.path.basename(program)):
@@ -201,13 +204,13 @@ def script_of(words: list[str]) -> tuple[str, bool]:
     for word in words[1:]:
         if not word.startswith("-"):
             return word, False
-        if not shell or "c" in word:  # `-c` and its like: what follows is no script
+        if not shell or "c" in word:  # `-c` and the like: the next word is not a script
             break
     return "", False
 
 
 def inner_command(words: list[str]) -> str | None:
-    """What `sh -c` and its like are given to run; None where a command is something else."""
+    """The text that `sh -c` and the like run; None for another command."""
     if words and _SHELL.fullmatch(os.path.basename(words[0])):
         for option, text in pairwise(words[1:]):
             if not option.startswith("-"):
@@ -218,9 +221,9 @@ def inner_command(words: list[str]) -> str | None:
 
 
 def leading_words(command: str) -> Iterator[str]:
-    """The words of the first simple command, without assignments in front; nothing of what a shell cannot read."""
+    """The words of the first simple command, without leading assignments; empty if a shell cannot read it."""
     plain = _PLAIN_COMMAND.match(command)
-    if plain is not None:  # for most, at a hundredth of the cost
+    if plain is not None:  # the quick way for most commands, at a hundredth of the cost
         yield from plain[0].split()
         return
     lexer = shlex.shlex(command.strip(), posix=True, punctuation_chars=True)
@@ -239,6 +242,6 @@ def leading_words(command: str) -> Iterator[str]:
 
 
 def own_flag(own: dict[str, Any], name: str) -> bool | None:
-    """A flag that a dialect kept with a hook; None where it has none. What comes out of Redis may be anything."""
+    """A flag that a dialect kept with a hook; None if there is none. Values from Redis may be of any type."""
     value = own.get(name)
     return value if isinstance(value, bool) else None

@@ -45,10 +45,10 @@ PRE_EVENTS: Final = GATES | {
     EventType.TASK_CREATED.value,
     EventType.CONFIG_CHANGE.value,
 }
-"""Where something can still be kept from happening: always before a tool, elsewhere by `can_block: true` (F-10)."""
+"""The events at which a hook can block: always before a tool, elsewhere with `can_block: true` (F-10)."""
 
 CHANGES: Final = ("tool_args", "updated_input", "modified_args", "tool_input", "arguments", "args", "input")
-"""Under which of its keys a JSON answer may hold the changed input; without any, its own keys are fields of the tool."""
+"""The keys of a JSON answer that may have the changed input; without any of them, the answer's own keys are input fields."""
 
 _NOT_FOUND: Final = frozenset({126, 127})
 _SHORT: Final = frozenset({"EVENT_TYPE", "TOOL_NAME", "TOOL_ARGS"})
@@ -59,7 +59,7 @@ _LEVELS: Final[Mapping[str, str]] = {
     EventType.PERMISSION_GRANTED.value: "allow",
     EventType.PERMISSION_DENIED.value: "deny",
 }
-"""What the event itself says of the permission, where its agent says no more."""
+"""The permission that the event type implies, if the agent gives none."""
 
 _TOP: Final = frozenset({"hooks", "version", "description"})
 
@@ -77,30 +77,30 @@ class _ForgeHook(msgspec.Struct, frozen=True, kw_only=True):
     can_block: bool | None = None
     stop_on_failure: bool | None = None
     env_pass: list[EnvName] = []
-    """Ours: names of the environment that the command may see."""
+    """A field of Fleethook: environment variables that the command gets."""
 
 
 class _Forge:
-    """Stateless."""
+    """Forge's hook dialect; it has no state."""
 
     name = NAME
     policy: Policy | None = "allow"
     one_stream = False
 
     def read(self, path: Path, layer: Layer) -> HookFile:
-        """The hooks of a hooks.json, `{"hooks": [ … ]}` or the list alone; ConfigError where it cannot be read."""
+        """The hooks of a hooks.json, `{"hooks": [ … ]}` or the list alone; raises ConfigError if it cannot be read."""
         return _read(load(path), path, layer)
 
     def applies(self, hook: Hook, event: Event) -> bool:  # noqa: ARG002 - the seam's arguments
-        """Always: all that a hook of Forge asks for stands in its pattern."""
+        """Always true: the pattern of a Forge hook has all its conditions."""
         return True
 
     def directory(self, hook: Hook, event: Event) -> str:
-        """Where the hook runs: its own directory (relative to the project), else the event's project root (F-09)."""
+        """The hook's directory: its own (relative to the project), else the event's project root (F-09)."""
         own = os.path.expanduser(hook.working_dir)
         if os.path.isabs(own):
             return own
-        # A folder that is gone has no project: whoever runs the hook has another, and a guard still guards.
+        # A folder that is gone has no project. The hook runs in another directory then, so that a guard still guards.
         known = os.path.isabs(event.cwd) and os.path.isdir(event.cwd)
         return os.path.join(forge_project_root(event.cwd), own).rstrip("/") if known else ""
 
@@ -189,7 +189,7 @@ def event_fields(event: Event) -> dict[str, Any]:
 
 
 def _timestamp(event: Event) -> float:
-    """When it happened, in seconds: as Forge itself says (F-02), else when the bus took it."""
+    """The event's time in seconds: Forge's own (F-02), else when the bus got it."""
     own = event.data.get("timestamp") if event.source == NAME else None
     if isinstance(own, int | float) and not isinstance(own, bool):
         return float(own)
@@ -218,7 +218,7 @@ def _may_block(hook: Hook, event: Event) -> bool:
 
 
 def _reason(hook: Hook, done: Finished) -> str:
-    """Its stderr, else its stdout where that is not JSON, else what the JSON calls a reason (F-10)."""
+    """The reason of a block: stderr, else stdout if that is not JSON, else the reason in the JSON (F-10)."""
     said, printed = plain(done.stderr).strip(), plain(done.stdout).strip()
     value = _json(done.stdout)
     if value is not None:
@@ -239,10 +239,10 @@ def _json(stdout: bytes) -> dict[str, Any] | list[Any] | None:
 
 
 def _changed_input(hook: Hook, event: Event, stdout: bytes) -> tuple[dict[str, Any] | None, str]:
-    """The fields that a JSON answer changes, and what a person should know of the others.
+    """The input fields that a JSON answer changes, and warnings about its other fields.
 
-    Below one of CHANGES every field counts. Beside each other only the tool's own fields do: what else a hook prints
-    as JSON (`{"status": "ok"}`) must not end up in the call.
+    In one of the keys in CHANGES every field counts. Otherwise only fields of the tool count: other JSON that a hook
+    prints (`{"status": "ok"}`) must not become part of the call.
     """
     value = _json(stdout)
     if not isinstance(value, dict):
@@ -324,7 +324,7 @@ def _hook(file: common.Reading, path: PathParts, raw: Plain, root: str) -> Hook 
         env_pass=tuple(entry.env_pass),
         enabled=entry.enabled is not False,
         description=entry.description or "",
-        # A project's own file names its root; elsewhere the root is that of each event.
+        # A project's own file determines its root; for other files, the root depends on the event.
         working_dir=full if root else directory,
         stop_on_failure=entry.stop_on_failure is True,
         own={} if entry.can_block is None else {"can_block": entry.can_block},
@@ -339,7 +339,7 @@ def _stem(description: str | None) -> str:
 
 
 def _say_what_cannot_block(file: common.Reading, path: PathParts, on: tuple[str, ...], entry: _ForgeHook) -> None:
-    """`can_block` does something only where something can still be kept from happening."""
+    """Warn about `can_block` at events at which a hook cannot block."""
     exact = [pattern for text in on for pattern in parse_pattern(text) if pattern.exact]
     if entry.can_block and len(exact) == len(on) and not any(pattern.type in PRE_EVENTS for pattern in exact):
         message = f"can_block changes nothing at {', '.join(on)[:80]}: it has happened already"

@@ -84,7 +84,7 @@ def event_types(name: str) -> tuple[str, ...]:
 
 
 class _GobbyReader:
-    """Reads one document, and collects what is wrong with it."""
+    """Reads one document, and collects its problems."""
 
     def __init__(self, document: Document, layer: Layer) -> None:
         self.document, self.layer = document, layer
@@ -116,7 +116,7 @@ class _GobbyReader:
         ).sealed()
 
     def section(self, parts: Mapping[str, Plain], name: str, kind: type[Any], why: str) -> None:
-        """A section that nothing here runs: kept as it stands with its defaults, and said to be so where it is on."""
+        """A section that Fleethook does not run: kept with its defaults; warns if it is switched on."""
         if name not in parts:
             return
         found = self.part((_KEY, name), parts[name] or {}, kind)
@@ -190,7 +190,8 @@ class _GobbyReader:
         )
 
     def patterns(self, path: PathParts, names: list[str]) -> tuple[str, ...]:
-        """The patterns of an endpoint's events, all without any; a name that does not exist is left out, and said."""
+        """The patterns of an endpoint's events; without any, of all events. A name that does not exist is left out with a
+        warning."""
         found: list[str] = [] if names else ["*"]
         for number, name in enumerate(names):
             types = ("*",) if name == "*" else event_types(name)
@@ -213,7 +214,7 @@ class _GobbyReader:
             self.report((*path, "url"), error.reason)
 
     def part(self, path: PathParts, raw: Plain, kind: type[Any]) -> Any:
-        """The value as a `kind`; keys that it does not have are another version's: named, and no reason to refuse it."""
+        """The value as a `kind`. Unknown keys may be from another version: they are reported and ignored."""
         known = raw
         if isinstance(raw, dict):
             known = {key: value for key, value in raw.items() if key in kind.__struct_fields__}
@@ -231,7 +232,7 @@ class _GobbyReader:
 
 
 class _PolicyReply(msgspec.Struct, frozen=True):
-    """What a policy server answers; other fields are ignored."""
+    """A policy server's answer; other fields are ignored."""
 
     decision: str | None = None
     reason: str | None = None
@@ -248,7 +249,7 @@ _DECISIONS: Final[Mapping[str, Decision]] = {
     "block": "deny",
     "ask": "ask",
 }
-"""Gobby's `allow` says that it has nothing against it, and not that the person need not be asked."""
+"""Decisions by Gobby's words. Its `allow` means no objection, and does not skip the question to the person."""
 
 
 class _Gobby:
@@ -267,7 +268,7 @@ class _Gobby:
         return _GobbyReader(document, layer).read(value)
 
     def applies(self, hook: Hook, event: Event) -> bool:  # noqa: ARG002 - the seam's arguments
-        """Always: the events stand in the patterns."""
+        """Always true: the patterns have the events."""
         return True
 
     def variables(self, hook: Hook, event: Event) -> Mapping[str, str]:  # noqa: ARG002 - the seam's arguments
@@ -275,7 +276,7 @@ class _Gobby:
         return {}
 
     def stdin(self, hook: Hook, event: Event) -> bytes:  # noqa: ARG002 - the seam's arguments
-        """What a webhook would be posted."""
+        """The body that a webhook gets."""
         return self.http_body(event, None)
 
     def outcome(self, hook: Hook, event: Event, done: Finished, seconds: float) -> Outcome:  # noqa: ARG002 - as above

@@ -13,7 +13,7 @@ from bus.wire.codec import read_json
 
 
 class _HookReply(msgspec.Struct, frozen=True):
-    """The fields that mean something; others are ignored, so that a newer hook works with an older bus."""
+    """The fields of an answer; others are ignored, so that a newer hook works with an older bus."""
 
     decision: Literal["allow", "deny", "ask", "abstain", "continue"] | None = None
     reason: str | None = None

@@ -1,4 +1,4 @@
-"""Where pigo and Forge keep their hook files, and what Forge takes for a project's root (F-09, F-13)."""
+"""The locations of pigo's and Forge's hook files, and the root of a project in Forge (F-09, F-13)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 FORGE_PROJECT: Final = (Path(".src/forge/hooks.json"), Path(".forge/hooks.json"))
-"""Below a project's root, in their order."""
+"""Paths below a project's root, in their order."""
 
 _GLOBAL: Final = (Path("src/forge/hooks.json"), Path("forge/hooks.json"))
 _ROOT_MARKS: Final = (".forge", ".src", ".git")
@@ -23,7 +23,7 @@ def pigo_file(environ: Mapping[str, str] | None = None) -> Path:
 
 
 def forge_global_files(environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
-    """Forge's global files in their order, whether they are there or not: below `$XDG_CONFIG_HOME`, else `~/.config`."""
+    """Forge's global files in their order, existing or not: below `$XDG_CONFIG_HOME`, else `~/.config`."""
     environ = os.environ if environ is None else environ
     given = environ.get("XDG_CONFIG_HOME", "")
     base = Path(given) if os.path.isabs(given) else _home(environ) / ".config"
@@ -31,7 +31,7 @@ def forge_global_files(environ: Mapping[str, str] | None = None) -> tuple[Path, 
 
 
 def forge_project_files(root: Path) -> tuple[Path, ...]:
-    """A project's own files in their order, whether they are there or not."""
+    """A project's own files in their order, existing or not."""
     return tuple(root / name for name in FORGE_PROJECT)
 
 
@@ -57,12 +57,12 @@ def forge_project_root(cwd: str | Path) -> Path:
 
 
 def forge_files(cwd: str | Path, environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
-    """The hook files of Forge that are there for somebody who works in `cwd`: global ones first, then the project's."""
+    """The existing hook files of Forge for the directory `cwd`: global ones first, then the project's."""
     return existing((*forge_global_files(environ), *forge_project_files(forge_project_root(cwd))))
 
 
 def existing(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Those that are there."""
+    """The existing ones."""
     return tuple(path for path in paths if path.is_file())
 
 

@@ -1,4 +1,4 @@
-"""Our own commands: the event as JSON on stdin, the answer in the exit code and on stdout."""
+"""Commands of fleethook.yaml: the event as JSON on stdin, the answer in the exit code and on stdout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bus.system.processes import Finished
 from bus.wire.codec import write_json
 
 _TALKS: Final = frozenset({EventType.SESSION_START.value, EventType.USER_PROMPT_SUBMIT.value})
-"""Where plain text on stdout is context for the model."""
+"""The events at which plain text on stdout is context for the model."""
 
 
 class _Native:
@@ -30,15 +30,15 @@ class _Native:
     one_stream = False
 
     def read(self, path: Path, layer: Layer) -> HookFile:  # noqa: ARG002 - the seam's arguments
-        """Nothing: fleethook.yaml is read by `config/hookfile.py`, which knows of the others."""
+        """Never used: `hooksets/hookfile.py` reads fleethook.yaml."""
         raise ConfigError("is imported, not a file of ours", file=str(path))
 
     def applies(self, hook: Hook, event: Event) -> bool:  # noqa: ARG002 - the seam's arguments
-        """Always: all that our hooks ask for stands in `on`, `tool` and `when`."""
+        """Always true: `on`, `tool` and `when` have all conditions."""
         return True
 
     def variables(self, hook: Hook, event: Event) -> Mapping[str, str]:  # noqa: ARG002 - the seam's arguments
-        """None beside FLEETHOOK_*."""
+        """Only FLEETHOOK_*, which every command gets."""
         return {}
 
     def stdin(self, hook: Hook, event: Event) -> bytes:  # noqa: ARG002 - the seam's arguments

@@ -40,10 +40,10 @@ from bus.verdicts import Policy
 NAME: Final = "pigo"
 
 BACKGROUND: Final = 3600.0
-"""Seconds that a hook may take for which nobody waits: pigo sets it no limit, the bus does (P-02)."""
+"""The most seconds of a background hook: pigo has no limit for it, the bus has (P-02)."""
 
 OUTPUT: Final = 10_000
-"""Characters of a tool's output that a hook is given (P-07)."""
+"""Most characters of a tool's output that a hook gets (P-07)."""
 
 MOMENTS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "agent_start": ((EventType.AGENT_START.value,), (EventType.USER_PROMPT_SUBMIT.value,)),
@@ -53,17 +53,17 @@ MOMENTS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "turn_end": ((EventType.TURN_END.value,), (EventType.AGENT_STOP.value,)),
     "agent_end": ((EventType.AGENT_END.value,), (EventType.AGENT_STOP.value,)),
 }
-"""By pigo's event: the types that are the same moment, and the nearest one of agents that have none of those (P-04)."""
+"""By pigo's event: the event types of the same moment, and the nearest type for agents that have none of those (P-04)."""
 
 _TOOL_MOMENTS: Final = frozenset({"tool_start", "tool_end"})
 _TURN_MOMENTS: Final = frozenset({"turn_start", "turn_end"})
-_LONG: Final = 1000  # seconds: more is somebody's milliseconds
+_LONG: Final = 1000  # seconds: a larger number is probably meant as milliseconds
 
 _PluginName = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
 
 class _Plugin(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of `plugins`; its hooks stay raw, so that a bad one does not take the others with it."""
+    """One entry of `plugins`. Its hooks stay raw, so that a bad one does not make the others invalid."""
 
     name: _PluginName
     hooks: dict[str, Any]
@@ -71,7 +71,7 @@ class _Plugin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Match(msgspec.Struct, frozen=True, kw_only=True):
-    """Which tools a hook is for."""
+    """The tools that a hook is for."""
 
     tool: str | None = None
 
@@ -84,9 +84,9 @@ class _PigoHook(msgspec.Struct, frozen=True, kw_only=True):
     blocking: bool | None = None
     timeout: int | None = None
     type: str | None = None
-    """`context` in newer versions of pigo: what it prints is told to the model, and it blocks nothing."""
+    """`context` in newer versions of pigo: the model gets the output, and the hook blocks nothing."""
     env_pass: list[EnvName] = []
-    """Ours: names of the environment that the command may see; pigo itself does not look at it (P-05)."""
+    """A field of Fleethook, which pigo ignores: environment variables that the command gets (P-05)."""
 
 
 class PigoPlugin(NamedTuple):
@@ -100,25 +100,25 @@ class PigoPlugin(NamedTuple):
 
 
 class _Pigo:
-    """Stateless."""
+    """pigo's hook dialect; it has no state."""
 
     name = NAME
     policy: Policy | None = "deny"
     one_stream = True
 
     def read(self, path: Path, layer: Layer) -> HookFile:
-        """The hooks of all enabled plugins, in the order of the file (P-09); ConfigError where it cannot be read."""
+        """The hooks of all enabled plugins, in the order of the file (P-09); raises ConfigError if it cannot be read."""
         return _read(load(path), layer).done()
 
     def applies(self, hook: Hook, event: Event) -> bool:
-        """Whether this is the hook's moment: the nearest one counts only for agents that have not the moment itself."""
+        """Whether the event is the hook's moment: the nearest type counts only for agents without the moment itself."""
         same, nearest = MOMENTS.get(str(hook.own.get("event")), ((), ()))
         if event.type not in nearest or event.type in same:
             return True
         return not any(can.type in same for can in find(event.source).capabilities.values())
 
     def variables(self, hook: Hook, event: Event) -> Mapping[str, str]:
-        """`PIGO_*` (P-05 to P-08); what the event's agent does not say is empty."""
+        """`PIGO_*` (P-05 to P-08); empty for values that the event's agent does not give."""
         moment = _moment(hook, event)
         found = {
             "PIGO_EVENT": moment,
@@ -171,13 +171,13 @@ HOOKS: Final = {NAME: _Pigo()}
 
 
 def plugins(path: Path) -> tuple[PigoPlugin, ...]:
-    """The plugins of a config in its order, disabled ones too (P-14); ConfigError where nothing of it can be read."""
+    """The plugins of a config in its order, disabled ones too (P-14); raises ConfigError if nothing of it can be read."""
     document = load(path)
     hooks = _read(document, "user").hooks
     found = {}
     for number, raw in enumerate(_entries(document)):
         name = raw.get("name") if isinstance(raw, dict) else None
-        if isinstance(name, str) and name not in found:  # a second one of the name is left out
+        if isinstance(name, str) and name not in found:  # a second plugin of the same name is left out
             count = sum(hook.plugin == name for hook in hooks)
             origin = f"{document.file}:{document.place(('plugins', number))[0]}"
             found[name] = PigoPlugin(name, raw.get("enabled") is not False, count, origin)
@@ -220,7 +220,7 @@ def _read(document: Document, layer: Layer) -> common.Reading:
 
 
 def _say_what_is_not_seen(file: common.Reading, names: tuple[str, ...]) -> None:
-    """pigo hands on its whole environment; we do not, on purpose (P-05)."""
+    """The hook's environment: pigo gives its hooks its whole environment; Fleethook does not, on purpose (P-05)."""
     empty = f"; {', '.join(f'${name}' for name in names)} in a command would be empty" if names else ""
     file.warn(
         ("plugins",),
@@ -273,7 +273,7 @@ def _hook(file: common.Reading, path: PathParts, plugin: str, event: str, entry:
         own=own,
         blocking=blocking,
         timeout=_timeout(file, path, entry) if blocking else BACKGROUND,
-        # Only before a tool can a hook of pigo stop anything, whatever its file, layer or fleet says of failures.
+        # A pigo hook can block only before a tool, whatever its file, layer or fleet has as the failure policy.
         on_failure=None if event == "tool_start" and not context else "allow",
         env_pass=tuple(entry.env_pass),
         layer=file.layer,
@@ -293,7 +293,7 @@ def _timeout(file: common.Reading, path: PathParts, entry: _PigoHook) -> float:
 
 
 def _tool(file: common.Reading, path: PathParts, event: str, text: str) -> str:
-    """pigo's matcher as ours: exact names with `|`, each under the name that the bus has for it too (P-03)."""
+    """pigo's matcher as a tool pattern: exact names with `|`, and for each the bus's name of the tool too (P-03)."""
     if not text:
         return ""
     place = (*path, "match", "tool")
@@ -302,7 +302,7 @@ def _tool(file: common.Reading, path: PathParts, event: str, text: str) -> str:
     if not names:
         file.report(place, f"match.tool {text[:64]!r} names no tool", hint="leave match out for every tool")
     elif odd:
-        # pigo compares letter by letter, so this hook never runs there; taken for a pattern it might fit everything.
+        # pigo compares texts, so this hook never runs there; as a pattern it might match everything
         hint = "leave match out for every tool" if odd == "*" else "write the names of tools with | between them"
         file.report(place, f"match.tool has no patterns, and no tool is called {odd[:64]!r}", hint=hint)
     elif event not in _TOOL_MOMENTS:
@@ -312,7 +312,7 @@ def _tool(file: common.Reading, path: PathParts, event: str, text: str) -> str:
 
 
 def _arguments(event: Event) -> str:
-    """The arguments as pigo wrote them (P-06), unless a hook has changed the input since; empty for other agents."""
+    """The arguments as pigo wrote them (P-06), unless a hook has changed the input; empty for other agents."""
     if event.source != NAME or event.raw is None:
         return ""
     sent = {name.lower().removeprefix("pigo_"): value for name, value in event.raw.items()}
@@ -323,7 +323,7 @@ def _arguments(event: Event) -> str:
 
 
 def _moment(hook: Hook, event: Event) -> str:
-    """pigo's name for what happened: that of the hook, else of the event's type."""
+    """pigo's name of the event: the hook's own event, else the name for the event's type."""
     own = hook.own.get("event")
     if isinstance(own, str) and own in MOMENTS:
         return own

@@ -1,6 +1,6 @@
-"""The agent's side: the hook command (`main`), what it loads only when Redis is away (`outage`), and TLS (`tls`).
+"""The agent's side: the hook command (`main`), the modules for a Redis that is away (`outage`), and TLS (`tls`).
 
-The launcher loads `main` without this file; programs that know the hook command's form import it from here.
+The launcher loads `main` without this file. Programs that use the hook command's format import it from here.
 """
 
 from bus.shim.main import HEADER as HEADER

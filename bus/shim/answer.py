@@ -1,4 +1,4 @@
-"""The answer that an agent's hook command gives: exit code, stdout, stderr, as bytes that the shim only copies."""
+"""The answer of an agent's hook command: exit code, stdout and stderr, as bytes that the shim only copies."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _MAGIC: Final = b"FH1"
 
 
 class HookAnswer(NamedTuple):
-    """What the agent's hook command prints and how it exits."""
+    """The output and exit code of an agent's hook command."""
 
     exit_code: int = 0
     stdout: bytes = b""
     stderr: bytes = b""
     lost: tuple[str, ...] = ()
-    """What the verdict said and this answer cannot; for the record, and never sent."""
+    """The parts of the verdict that this answer cannot carry; for the record, and never sent."""
 
 
 def pack_answer(answer: HookAnswer) -> bytes:
-    """`FH1 <exit> <length of stdout> <length of stderr>\\n`, then both; the shim takes it apart without any import."""
+    """`FH1 <exit> <length of stdout> <length of stderr>\\n`, then both; the shim reads it without any import."""
     head = b"%s %d %d %d\n" % (_MAGIC, answer.exit_code, len(answer.stdout), len(answer.stderr))
     return head + answer.stdout + answer.stderr
 

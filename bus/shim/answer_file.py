@@ -38,42 +38,42 @@ DEFAULT_PORT: Final = 6379
 
 
 class RedisServer(msgspec.Struct, frozen=True, kw_only=True):
-    """Where Redis is, with credentials: a numeric address, so that no hook call waits for a resolver."""
+    """The address of Redis, with credentials; numeric, so that no hook call waits for a resolver."""
 
     kind: Kind
     address: str
     """Path of a unix socket, or an IPv4 or IPv6 address."""
     port: int = 0
     name: str = ""
-    """The host's name where the URL has one: looked up again where connecting fails, and what a certificate is for."""
+    """The host's name if the URL has one: looked up again if connecting fails, and checked in the certificate."""
     cafile: str = ""
-    """The authorities that TLS trusts; empty for the system's."""
+    """The file of authorities that TLS trusts; empty: the system's."""
     user: str = ""
     password: str = ""
     db: int = 0
 
     def __repr__(self) -> str:
-        """Without the password: reprs end up in logs."""
+        """Without the password, since reprs get into logs."""
         return f"RedisServer({self.kind} {self.address} {self.port or ''} db={self.db})"
 
 
 class EventLine(msgspec.Struct, frozen=True, kw_only=True):
-    """What the shim does at one event, and what it says when no hook can answer."""
+    """The shim's action at one event, and its answer if no hook can answer."""
 
     name: str
-    """The agent's own event name; `*` stands for any that has no line."""
+    """The agent's own event name; `*` is any event without a line of its own."""
     mode: Mode = "request"
     deadline_ms: int = 10_000
-    """For everything, from the start of the shim: stdin, connecting, waiting, and the record of a fallback."""
+    """Milliseconds for the whole call, from the start of the shim: stdin, connecting, waiting, and recording a fallback."""
     fallback: HookAnswer = HookAnswer()
     policy: str = "allow"
-    """The failure policy that the fallback renders, for people and `doctor`."""
+    """The failure policy of the fallback, for people and `doctor`."""
     patience_ms: int = 0
-    """How long it waits for a hook that declares more than the deadline, as the agent grants; 0 for the deadline."""
+    """How long it waits for a hook that declares more than the deadline, within the agent's timeout; 0: the deadline."""
 
 
 class AnswerFile(msgspec.Struct, frozen=True, kw_only=True):
-    """All that one agent's hook commands know."""
+    """Everything that one agent's hook commands need."""
 
     agent: str
     server: RedisServer
@@ -84,7 +84,7 @@ class AnswerFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_answer_file(path: str | os.PathLike[str], answers: AnswerFile) -> None:
-    """Writes the file whole or not at all, readable by its owner only; raises ConfigError and OSError."""
+    """Writes the file in one step, readable by its owner only; raises ConfigError and OSError."""
     raw = format_answers(answers)
     target = Path(path)
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def write_answer_file(path: str | os.PathLike[str], answers: AnswerFile) -> None
 
 
 def read_answer_file(path: str | os.PathLike[str]) -> AnswerFile:
-    """What stands in the file, read as the shim reads it; raises ConfigError where the shim could not use it."""
+    """The contents of the file, read as the shim reads it; raises ConfigError if the shim could not use it."""
     name = os.fspath(path)
     try:
         plan = shim.AnswerPlan(name)
@@ -130,7 +130,7 @@ def read_answer_file(path: str | os.PathLike[str]) -> AnswerFile:
 
 
 def format_answers(answers: AnswerFile) -> bytes:
-    """The file's bytes; raises ConfigError for a value that its lines cannot hold, or that the shim could not use."""
+    """The file's bytes; raises ConfigError for a value that its lines cannot contain, or that the shim could not use."""
     server = answers.server
     where = {
         "unix": ("unix", server.address),
@@ -175,7 +175,7 @@ def hook_command(
 
 def compile_shim() -> None:
     """Writes the bytecode that the launcher looks for; without it every hook call costs 3 ms more. Raises OSError."""
-    # By time stamp whatever the environment asks for: the launcher does not read the hashed form.
+    # By time stamp, whatever the environment says: the launcher does not read the hashed form.
     for path in Path(shim.__file__).parent.glob("*.py"):
         py_compile.compile(str(path), doraise=True, invalidation_mode=py_compile.PycInvalidationMode.TIMESTAMP)
 
@@ -223,9 +223,10 @@ def server_from_url(url: str) -> RedisServer:
 
 
 def program_spool(places: Directories, url: str, prefix: str) -> Path:
-    """Where programs (`Bus()`, `fleethook publish`) keep events for this server and fleet while it is away.
+    """The spool in which programs (`Bus()`, `fleethook publish`) keep events while this server is away.
 
-    By the server, since workers of another one must not send them; without its user, whom workers do not share.
+    Its name depends on the server, since workers of another server must not send the events; not on the user, which
+    workers do not share.
     """
     parts = urlsplit(url)
     where = (

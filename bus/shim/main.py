@@ -12,31 +12,32 @@ import select
 import time
 
 MAX_STDIN = 16 * 1024 * 1024 - 5
-"""Bytes of payload that are sent; with its msgpack head it is the largest body that the bus takes."""
+"""Most bytes of a payload: with its msgpack head it is the largest body that the bus accepts."""
 CONNECT_S = 0.25
 ACK_S = 1.0
-"""How long Redis may take to say that it has a request, before its word counts as lost on the wire."""
+"""How long Redis may take to confirm a request, before the reply counts as lost on the wire."""
 OUTAGE_S = 2.0
 OUTAGE_PART = 0.2
-"""How long a call tries to reach a server that is away: at most so many seconds, and so much of its deadline."""
+"""How long a call tries to reach a server that is away: at most so many seconds, and this part of its deadline."""
 MARKED_S = 0.25
-"""How long a call tries while the mark says that the server did not answer the last one."""
-MARK = b".away"  # the end of its name, after the spool's
+"""How long a call tries if the mark says that the server did not answer the last call."""
+MARK = b".away"  # the end of the mark's file name, after the spool's
 RETURNS = ("LOADING", "BUSY", "MASTERDOWN", "OOM")  # error codes of a server that will answer soon
 HEADER = b"fleethook-answers 1"
 
 
 class NoAnswer(Exception):
-    """Why the bus gives no answer: an error reply of Redis (by its code), nobody there, or a payload it cannot take."""
+    """Why the bus gives no answer: an error reply of Redis (by its code), no evaluator, or a payload that it cannot take."""
 
 
 class AnswerPlan:
-    """What the answer file says: the server, and what to do at each event."""
+    """The contents of the answer file: the server, and the action at each event."""
 
     __slots__ = ("agent", "auth", "db", "events", "host", "name", "path", "prefix", "server", "spool")
 
     def __init__(self, path: str) -> None:
-        """Reads the file and skips unknown lines; raises OSError, and ValueError for one that is none or cut short."""
+        """Reads the file and skips unknown lines; raises OSError, and ValueError for another kind of file or one that is
+        cut short."""
         with open(path, "rb", 0) as file:
             lines = file.readall().split(b"\n")
         if lines[0] != HEADER or lines[-1]:
@@ -56,7 +57,7 @@ class AnswerPlan:
 
 
 class Link:
-    """One connection to Redis, and the bytes it has read ahead."""
+    """One connection to Redis, and the bytes that it has read ahead."""
 
     __slots__ = ("data", "greeting", "sock", "until")
 
@@ -81,11 +82,11 @@ class Link:
         if kind == b"tls":
             from bus.shim.tls import wrap
 
-            # The time begins here: the imports are no fault of the wire.
+            # The time begins here: the imports do not count as waiting for the server.
             self.sock = wrap(self.sock, rest[2], rest[1], min(CONNECT_S, left(until)))
 
     def send(self, *commands: bytes) -> None:
-        """Sends the commands in one write; raises OSError, and NoAnswer where the credentials are refused."""
+        """Sends the commands in one write; raises OSError, and NoAnswer if the credentials are refused."""
         self.sock.settimeout(left(self.until))
         self.sock.sendall(b"".join((*self.greeting, *commands)))
         while self.greeting:
@@ -126,7 +127,7 @@ class Link:
 
 
 def main(argv: list[str]) -> int:
-    """Does one hook call and returns its exit code; raises only where the answer file gives no answer for it."""
+    """Does one hook call and returns its exit code; raises only if the answer file gives no answer for it."""
     start, agent, event = time.monotonic(), *[name.encode("utf-8", "surrogateescape") for name in argv[1:3]]
     plan = AnswerPlan(argv[3])
     _, mode, deadline, code, out, err, policy, *more = plan.events.get(event, plan.events.get(b"*", []))
@@ -137,7 +138,7 @@ def main(argv: list[str]) -> int:
     if more and more[0].isdigit():
         call.hard = max(call.end, start + int(more[0]) / 1000)
     try:
-        answer = call.send() or fallback  # of a publish it is what some agents want to hear even then
+        answer = call.send() or fallback  # for a publish too, since some agents expect output even then
     except Exception as error:  # noqa: BLE001 - whatever it was, the agent waits and gets its fallback
         call.failed(error)
         answer = fallback
@@ -150,10 +151,10 @@ def main(argv: list[str]) -> int:
 
 
 class HookCall:
-    """One hook call on its way: what is known of it so far, so that a failure anywhere can be put on record."""
+    """The state of one hook call, so that a failure at any point can be recorded."""
 
     def __init__(self, plan: AnswerPlan, what: "list[bytes]", start: float, most: float, publish: bool) -> None:
-        # Of the deadline a part is kept back: for the fallback, and for putting it on record.
+        # A part of the deadline is reserved for the fallback and its record.
         now, end = time.monotonic(), start + most
         self.plan, self.start, self.end, self.hard = plan, start, end, end
         self.soft = end - min(0.15, (end - now) * 0.2)
@@ -185,11 +186,11 @@ class HookCall:
                 if broke and self.acked:
                     until = time.monotonic() + window
                 if broke and not (broken or self.publish or self.marked):
-                    broken = 1  # what broke the wire may have taken an answer with it
+                    broken = 1  # the answer may have been lost when the connection broke
                     continue
                 if not self.returns(error, link is not None) or time.monotonic() + pause >= min(until, self.soft):
                     raise
-                # A server that was started anew may have lost the request; an id that comes twice is evaluated once.
+                # A server that was restarted may have lost the request; an id that arrives twice is evaluated once.
                 self.acked = self.acked and str(error) == "no evaluator"
                 if self.plan.name and isinstance(error, OSError):
                     from bus.shim.outage import resolve
@@ -200,14 +201,14 @@ class HookCall:
             pause = min(0.1, pause * 2)
 
     def returns(self, error: Exception, connected: bool) -> bool:
-        """Whether an error may be over soon: nobody listens, the wire broke, or the server still reads its data."""
+        """Whether an error may be over soon: nothing listens, the connection broke, or the server is still reading its data."""
         if self.publish and not self.marked:
-            return False  # nobody waits for its answer: the spool has it at once, and marks it for the workers
+            return False  # no agent waits for its answer: it goes to the spool at once, which marks it for the workers
         if isinstance(error, NoAnswer):
             return str(error).endswith(RETURNS) or (self.away and str(error) == "no evaluator")
         self.away = isinstance(error, (ConnectionError, FileNotFoundError)) or (
             isinstance(error, TimeoutError) and not connected
-        )  # and neither a wrong certificate, nor a reply that is late
+        )  # neither a wrong certificate nor a late reply
         return self.away
 
     def ask(self, link: Link, reply: bytes, broken: int) -> "tuple[int, bytes, bytes] | None":
@@ -257,7 +258,7 @@ class HookCall:
         self.away = not self.acked and bool(self.body) and known
 
     def finish(self) -> None:
-        """Puts a fallback on record, sets the mark, and sends on what is spooled; the agent has its answer by now."""
+        """Records a fallback, sets the mark, and sends spooled events; the agent has its answer already."""
         if self.why:
             self.record()
         if self.away and not self.marked and not self.reached:
@@ -270,7 +271,7 @@ class HookCall:
             drain_later(self.plan.spool, self.plan.path)
 
     def record(self) -> None:
-        """Says that the agent fell back: to Redis where it has the request, else in the spool."""
+        """Reports that the agent fell back: to Redis if it has the request, else in the spool."""
         fallback = [b"fallback", self.why.encode("utf-8", "replace")]
         fields = [*self.fields, *([] if self.publish else fallback), b"body", self.body, *parent()]
         if self.acked or not self.body:
@@ -283,7 +284,7 @@ class HookCall:
                 link.read()
                 self.reached = True
             except (OSError, NoAnswer, ValueError):  # ValueError: what answers there is not Redis
-                self.away = self.end - now > 0.05  # else it had no time to answer
+                self.away = self.end - now > 0.05  # otherwise it had no time to answer
             else:
                 return
         from bus.shim.outage import keep
@@ -292,7 +293,7 @@ class HookCall:
 
 
 def read_stdin(until: float) -> bytes:
-    """Stdin as one msgpack `bin`; raises NoAnswer where it is too large, or does not end in time."""
+    """Stdin as one msgpack `bin`; raises NoAnswer if it is too large, or does not end in time."""
     chunks: list[bytes] = []
     size, ready = 0, select.poll()
     ready.register(0, select.POLLIN)
@@ -302,7 +303,7 @@ def read_stdin(until: float) -> bytes:
             raise NoAnswer("stdin did not end")
         try:
             chunk = posix.read(0, 1 << 20)
-        except BlockingIOError:  # another process shares the pipe, made it non-blocking and was quicker
+        except BlockingIOError:  # another process shares the pipe, made it non-blocking, and read first
             continue
         except OSError as error:
             raise NoAnswer("stdin cannot be read") from error
@@ -328,7 +329,7 @@ def unpack_answer(raw: bytes) -> "tuple[int, bytes, bytes]":
 
 
 def pack(*parts: bytes) -> bytes:
-    """A RESP array: a command, and the form in which the spool keeps a record."""
+    """A RESP array: the form of a command, and of a record in the spool."""
     return b"*%d\r\n" % len(parts) + b"".join([b"$%d\r\n%b\r\n" % (len(part), part) for part in parts])
 
 
@@ -345,18 +346,18 @@ def parent() -> list[bytes]:
 
 
 def folder() -> list[bytes]:
-    """The real path of the folder in which this runs, and the repository around it (`bus/event_folder.py`)."""
+    """The real path of the working directory, and the repository around it (`bus/event_folder.py`)."""
     try:
         path = repository = posix.getcwdb()
     except OSError:
-        return []  # it is gone
+        return []  # the directory is gone
     while repository and not is_there(repository + b"/.git"):
         repository = repository.rpartition(b"/")[0]
     return [b"folder", path, b"repository", repository]
 
 
 def left(until: float) -> float:
-    """Seconds left; raises TimeoutError where there are none."""
+    """Seconds left; raises TimeoutError if there are none."""
     seconds = until - time.monotonic()
     if seconds <= 0:
         raise TimeoutError
@@ -366,14 +367,14 @@ def left(until: float) -> float:
 def reason(error: Exception, acked: bool) -> str:
     """Why there is no answer, for the record."""
     if acked and isinstance(error, TimeoutError):
-        return "no answer in time"  # the server's own word for it comes up to 100 ms late (measured on Valkey 9.1)
+        return "no answer in time"  # the server's own error comes up to 100 ms late (measured on Valkey 9.1)
     if isinstance(error, OSError):
         return "redis away: " + (error.strerror or str(error) or type(error).__name__)
     return str(error) if isinstance(error, NoAnswer) else "shim failed: " + type(error).__name__
 
 
 def is_there(path: bytes) -> bool:
-    """Whether there is such a file."""
+    """Whether the file exists."""
     try:
         posix.stat(path)
     except OSError:
@@ -382,14 +383,14 @@ def is_there(path: bytes) -> bool:
 
 
 def emit(answer: "tuple[int, bytes, bytes]", end: float) -> int:
-    """Writes stdout and stderr and returns the exit code; a reader that is gone or does not read stops nothing."""
+    """Writes stdout and stderr and returns the exit code; goes on if the reader is gone or does not read."""
     for fd, data in ((1, answer[1]), (2, answer[2])):
         ready, at = select.poll(), 0
         ready.register(fd, select.POLLOUT)
         try:
-            # By pieces that a pipe which polls as writable takes without blocking.
+            # In pieces that a pipe accepts without blocking when it polls as writable.
             while at < len(data) and ready.poll(max(0, end - time.monotonic()) * 1000):
                 at += posix.write(fd, data[at : at + 4096])
         except OSError:
-            continue  # nobody reads: the exit code still counts
+            continue  # no reader: the exit code still counts
     return answer[0]

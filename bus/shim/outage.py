@@ -15,36 +15,33 @@ if TYPE_CHECKING:
 SPOOL_LIMIT = 64 * 1024 * 1024
 KEPT_ENV = (b"PATH", b"HOME", b"LANG", b"LD_LIBRARY_PATH", b"DYLD_LIBRARY_PATH")
 DRAINER = "import sys;sys.path.insert(0,sys.argv[2]);from bus.shim.spool import main;sys.exit(main(sys.argv[1:2]))"
-"""Finds `bus` where this file is, however it was installed."""
+"""Makes `bus` importable from the folder of this file, however it was installed."""
 
 
 def set_mark(path: bytes) -> None:
-    """Says on the disk that Redis did not answer: an empty file (0600), by whose time one sees since when."""
+    """Writes the mark that Redis did not answer: an empty file (0600), whose time is when that began."""
     for _ in range(2):
         try:
             posix.close(posix.open(path, posix.O_WRONLY | posix.O_CREAT | posix.O_CLOEXEC | posix.O_NOFOLLOW, 0o600))
         except FileNotFoundError:
             _make_folder(path)
         except OSError:
-            return  # a full disk: the next call takes its whole time again
+            return  # a full disk: the next call tries for its full time again
         else:
             return
 
 
 def look(exchange: "Callable[..., int | bytes | None]", seconds: float, mark: bytes) -> None:
-    """Asks a server that did not answer the last call whether it does now, and takes the mark away."""
+    """Checks whether a server that did not answer the last call answers now; if so, removes the mark."""
     exchange(seconds, b"PING")
     try:
         posix.unlink(mark)
     except FileNotFoundError:
-        pass  # another call was quicker
+        pass  # another call removed it
 
 
 def resolve(server: list[bytes], name: bytes, seconds: float) -> list[bytes]:
-    """The server's line with another address of its name, where it has one; else the line as it is.
-
-    Waits `seconds` at most.
-    """
+    """The server's line with another address of its name, if there is one; else the line unchanged. Waits at most `seconds`."""
     import _socket
     import _thread
 
@@ -57,7 +54,7 @@ def resolve(server: list[bytes], name: bytes, seconds: float) -> list[bytes]:
             rows = _socket.getaddrinfo(name, int(server[2]), 0, _socket.SOCK_STREAM)
             found.extend(str(row[4][0]).encode() for row in rows)
         except (OSError, ValueError):
-            pass  # no address: the old one is tried again
+            pass  # no address: try the old one again
         done.release()
 
     # The resolver has no time limit of its own; this thread ends with the process.
@@ -68,7 +65,7 @@ def resolve(server: list[bytes], name: bytes, seconds: float) -> list[bytes]:
 
 
 def keep(path: bytes, record: bytes, until: float) -> bool:
-    """Appends a record to the spool under its lock; False where it was dropped (full, no space), which is counted."""
+    """Appends a record to the spool under its lock; False if it was dropped (full, no space), which is counted."""
     fd, kept = -1, False
     try:
         fd = lock(path, until)
@@ -78,7 +75,7 @@ def keep(path: bytes, record: bytes, until: float) -> bool:
                 kept = posix.write(fd, record) == len(record)
             finally:
                 if not kept:
-                    posix.ftruncate(fd, size)  # no space: half a record would only be in the way
+                    posix.ftruncate(fd, size)  # no space: remove the half record
     except OSError:
         pass  # counted below
     if not kept:
@@ -89,7 +86,7 @@ def keep(path: bytes, record: bytes, until: float) -> bool:
 
 
 def lock(path: bytes, until: float) -> int:
-    """The spool, open to append and locked; made with its directory where missing. Raises OSError."""
+    """The spool, open to append and locked; creates it and its directory. Raises OSError."""
     import fcntl
 
     flags = posix.O_RDWR | posix.O_APPEND | posix.O_CREAT | posix.O_CLOEXEC | posix.O_NOFOLLOW
@@ -98,7 +95,7 @@ def lock(path: bytes, until: float) -> int:
             fd = posix.open(path, flags, 0o600)
         except FileNotFoundError:
             if not _make_folder(path):
-                _left(until)  # another hook made it just now
+                _left(until)  # another hook has just made it
             continue
         try:
             while True:
@@ -111,7 +108,7 @@ def lock(path: bytes, until: float) -> int:
             if (mine.st_ino, mine.st_dev) == (there.st_ino, there.st_dev):
                 return fd
         except FileNotFoundError:
-            pass  # a drainer took the file away while this process waited for its lock
+            pass  # a drainer renamed the file while this process waited for its lock
         except BaseException:
             posix.close(fd)
             raise
@@ -147,7 +144,7 @@ def count_dropped(path: bytes, more: int = 1) -> None:
 
 
 def drain_later(spool: bytes, answers: str) -> None:
-    """Starts a drainer where something is spooled: own session, no pipe of the agent's, nothing of its environment."""
+    """Starts a drainer if something is spooled: in a session of its own, without the agent's pipes and environment."""
     kept, draining, last = [_stat(spool + name) for name in (b"", b".draining", b".drain.lock")]
     # The lock file's time is when a drain may be tried: later than now after one that failed.
     if not ((kept and kept.st_size) or draining) or (last and last.st_mtime > time.time()) or posix.fork():
@@ -167,7 +164,7 @@ def drain_later(spool: bytes, answers: str) -> None:
 
 
 def _make_folder(path: bytes) -> bool:
-    """Makes the spool's folder; False where it is there."""
+    """Makes the spool's folder; False if it exists."""
     try:
         posix.mkdir(path.rpartition(b"/")[0], 0o700)
     except FileExistsError:

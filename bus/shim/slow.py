@@ -1,4 +1,4 @@
-"""How the hook command waits for a slow hook, and for any answer of a server that is full; loaded only then."""
+"""How the hook command waits for a slow hook, and for the answer of a full server; loaded only then."""
 
 import time
 
@@ -7,9 +7,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SLICE_S = 1.0
-"""One wait for the answer; after each the evaluator's note says whether the hook still runs."""
+"""Seconds of one wait for the answer; after each, the evaluator's note shows whether the hook still runs."""
 LATE_S = 2.0
-"""How late the server may be with its word before it counts as gone."""
+"""How many seconds late a reply may be before the server counts as away."""
 AT_ONCE = b"0.001"
 
 
@@ -56,5 +56,5 @@ def read_from_full(
 
 
 def is_full(error: Exception) -> bool:
-    """Whether a refusal is that of a server at its memory limit."""
+    """Whether an error is the refusal of a server at its memory limit."""
     return str(error).endswith(" OOM")

@@ -26,29 +26,30 @@ BATCH_RECORDS: Final = 64
 BATCH_BYTES: Final = 1024 * 1024
 REPLY_S: Final = 10.0
 PAUSE_S: Final = 5.0
-"""After a drain that failed no shim starts another one for so long."""
+"""After a failed drain, no shim starts another one for so many seconds."""
 
 _ASKING: Final = frozenset({b"reply", b"budget", b"patience"})
-"""Fields of a request that mean nothing once it fell back."""
+"""Fields of a request that have no meaning once it fell back."""
 ENDS: Final = (".draining", ".drain.lock", ".dropped.full", ".dropped", ".away")
-"""Ends of the names of what lies beside a spool; `.away` is the mark of a server that does not answer."""
+"""Suffixes of the files beside a spool; `.away` is the mark of a server that does not answer."""
 
 _START: Final = re.compile(rb"\*\d{1,4}\r\n\$(?:8\r\nrequests|6\r\nevents)\r\n\$2\r\nid\r\n")
 _ID: Final = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
 
 
 class SpoolStatus(NamedTuple):
-    """What waits on the disk: records and bytes, how many were lost to the limit, and since when the oldest waits."""
+    """The events that wait on the disk: records and bytes, how many were lost to the limit, and the time of the oldest."""
 
     records: int = 0
     bytes: int = 0
     dropped: int = 0
     oldest_ms: int = 0
-    """Milliseconds since 1970 by this machine's clock; 0 where nothing waits."""
+    """Milliseconds since 1970 by this machine's clock; 0 if nothing waits."""
 
 
 class Drained(NamedTuple):
-    """What a drain did: records that Redis has now, and bytes that were no record (a write cut off by a crash)."""
+    """The result of a drain: the number of records that Redis has now, and of bytes that were no record (a crash cut a
+    write)."""
 
     sent: int = 0
     skipped: int = 0
@@ -60,7 +61,7 @@ def append(path: str | os.PathLike[str], stream: str, fields: Sequence[str | byt
     Dropped means that the spool is full (64 MiB), the disk is, or its lock was not to be had in time; it is counted.
     """
     parts = [part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part for part in (stream, *fields)]
-    with contextlib.suppress(OSError):  # then it is counted as dropped, as on a full disk
+    with contextlib.suppress(OSError):  # it is counted as dropped, as on a full disk
         os.makedirs(os.path.dirname(os.fspath(path)), mode=0o700, exist_ok=True)
     return shim.keep(os.fsencode(path), shim.pack(*parts), time.monotonic() + wait_s)
 
@@ -77,7 +78,7 @@ def spools(folder: str | os.PathLike[str]) -> tuple[str, ...]:
 
 
 def spool_status(path: str | os.PathLike[str]) -> SpoolStatus:
-    """What waits in a spool, the part under way included; reads it whole."""
+    """The events that wait in a spool, including those being sent; reads the whole spool."""
     name = os.fsencode(path)
     records, size, oldest = 0, 0, 0
     for part in (name + b".draining", name):
@@ -121,7 +122,7 @@ def drain(answers: str) -> Drained | None:
 
 
 class SpooledEntry(NamedTuple):
-    """One entry to be added: the stream's name without its prefix, and the fields and values in turn."""
+    """One entry to add: the stream's name without its prefix, and its fields and values in turn."""
 
     stream: bytes
     fields: list[bytes]
@@ -143,7 +144,7 @@ class Draining:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             self._lock = os.open(self._spool + b".drain.lock", flags, 0o600)
         except FileNotFoundError:
-            return self  # nothing was ever kept: there is not even a folder
+            return self  # nothing was ever spooled: the folder does not exist
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -157,7 +158,7 @@ class Draining:
             os.close(self._lock)
 
     def batches(self) -> Iterator[list[SpooledEntry]]:
-        """What waits, in order; to ask for the next one says that Redis has acknowledged the last."""
+        """The spooled entries in batches, in order. Asking for the next batch confirms that Redis has the last one."""
         draining = self._spool + b".draining"
         while self._lock >= 0 and (os.path.exists(draining) or self._set_aside(draining)):
             skipped = 0
@@ -177,7 +178,7 @@ class Draining:
             os.unlink(draining)
 
     def _set_aside(self, draining: bytes) -> bool:
-        """Renames the spool for sending, while nobody appends to it; whether there was anything."""
+        """Renames the spool for sending, under its lock; returns whether there was anything."""
         try:
             if not os.stat(self._spool).st_size:
                 return False
@@ -218,7 +219,7 @@ def hand_over(spool: str | os.PathLike[str], to: str | os.PathLike[str]) -> None
 
 
 def remove(spool: str | os.PathLike[str]) -> None:
-    """Removes a spool with all that lies beside it."""
+    """Removes a spool and the files beside it."""
     for end in ("", *ENDS):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.fspath(spool) + end)
@@ -230,7 +231,7 @@ def add_commands(prefix: str, batch: Sequence[SpooledEntry]) -> list[tuple[str |
 
 
 def _entry(record: list[bytes]) -> SpooledEntry:
-    """The entry of a record: a request that fell back is an event by now (older versions kept it as a request)."""
+    """The entry of a record. A request that fell back became an event (older versions spooled it as a request)."""
     stream, *fields = record
     if stream == b"requests":
         pairs = zip(fields[::2], fields[1::2], strict=True)
@@ -239,7 +240,7 @@ def _entry(record: list[bytes]) -> SpooledEntry:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The drainer as a program: `python -m bus.shim.spool ANSWERFILE`; exits 3 where Redis is away or refuses."""
+    """The drainer as a program: `python -m bus.shim.spool ANSWERFILE`; exits 3 if Redis is away or refuses."""
     try:
         drain((sys.argv[1:] if argv is None else argv)[0])
     except (OSError, shim.NoAnswer, ValueError, IndexError) as error:
@@ -249,7 +250,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _records(raw: bytes) -> Iterator[tuple[list[bytes], int]]:
-    """The records and where each ends; an empty list for bytes that are none, up to the next that looks like one."""
+    """The records and the end of each; for bytes that are not a record, an empty list, up to the next possible record."""
     at = 0
     while at < len(raw):
         found = _record(raw, at)

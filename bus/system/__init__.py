@@ -1,1 +1,1 @@
-"""The machine underneath: which processes run above us, and what else only the operating system knows."""
+"""The operating system: processes above this one, folders, locks, and child processes."""

@@ -1,4 +1,4 @@
-"""Whether a coding agent started this process: by the variables that it sets, or as one of the processes above it."""
+"""Finds out whether a coding agent started this process: by its environment variables, or by the processes above."""
 
 from __future__ import annotations
 
@@ -27,10 +27,8 @@ VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "cline": ("CLINE_ACTIVE",),
     "an agent": ("AI_AGENT",),
 }
-"""What each agent sets for the commands that it runs.
-
-Settings that people keep in their profile (CODEX_HOME, CLAUDE_CONFIG_DIR, keys of APIs) are not among them.
-"""
+"""The variables that each agent sets for its commands. Settings that people keep in their profile (CODEX_HOME,
+CLAUDE_CONFIG_DIR, keys of APIs) are not among them."""
 
 _PROGRAMS: Final[Mapping[str, str]] = {
     **{
@@ -45,21 +43,21 @@ _PROGRAMS: Final[Mapping[str, str]] = {
     "opencode-ai": "opencode",
 }
 _UNMISTAKABLE: Final = frozenset({"claude-code", "gemini-cli", "qwen-code", "cursor-agent", "opencode-ai"})
-"""Names of folders that belong to no other program."""
+"""Names of folders that only that agent uses."""
 
 _INTERPRETERS: Final = ("node", "bun", "deno", "python", "pypy", "electron")
 _MOST_ANCESTORS: Final = 64
 
 
 class CallingAgent(NamedTuple):
-    """The agent that started this process, and what shows it."""
+    """The agent that started this process, and the evidence."""
 
     agent: str
     evidence: str
 
 
 def calling_agent(environ: Mapping[str, str] | None = None) -> CallingAgent | None:
-    """The agent that this process runs below, by its environment first; None where nothing shows one."""
+    """The agent that this process runs under, by its environment first; None without evidence."""
     environ = os.environ if environ is None else environ
     for agent, names in VARIABLES.items():
         for name in names:
@@ -86,12 +84,12 @@ def agent_of(argv: tuple[str, ...]) -> str:
         if place == 0 and not name.startswith(_INTERPRETERS):
             return ""
         if place and not word.startswith("-") and word not in {"run", "x"}:
-            return ""  # the interpreter's script; what follows are its arguments
+            return ""  # the interpreter's script; the words after it are its arguments
     return ""
 
 
 def ancestors() -> Iterator[tuple[int, tuple[str, ...]]]:
-    """The processes above this one, the nearest first: id and command line; those that can be read."""
+    """The processes above this one that can be read, nearest first: id and command line."""
     return _from_proc() if sys.platform.startswith("linux") else _from_ps()
 
 

@@ -1,4 +1,4 @@
-"""A child process that is asked one thing at a time over pipes, and killed when it takes too long."""
+"""A child process that answers one question at a time over pipes, and is killed if it takes too long."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from typing import Final
 from bus.errors import OverBudget
 
 START_SECONDS: Final = 10.0
-"""How long the first answer of a new process, which says that it is ready, may take on a busy machine."""
+"""How many seconds a new process may take until it is ready, on a busy machine."""
 
 _CHUNK: Final = 64 * 1024
 
 
 class ChildProcess:
-    """Started when it is first asked, and again after it died; one question at a time, from any thread.
+    """Starts at the first question, and again after it died. Any thread may ask; questions wait for each other.
 
-    Messages have four bytes of length before them, on its standard input and output. A new process sends one message when
-    it is ready; after each question it sends its answers.
+    A message on its standard input or output has its length in four bytes before it. A new process sends one message when
+    it is ready; it answers each question with messages.
     """
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
@@ -34,10 +34,10 @@ class ChildProcess:
         self._lock = threading.Lock()
 
     def ask(self, question: bytes, seconds: float) -> Generator[bytes]:
-        """The messages that it answers within `seconds`, which begin when it is ready.
+        """The messages of its answer, within `seconds` from when it is ready.
 
-        The caller stops to iterate at the last one, and closes the iterator. OverBudget where the process ends or the time
-        does; what was yielded before counts.
+        The caller stops iterating at the last message, and closes the iterator. Raises OverBudget if the process or the
+        time ends; messages yielded before count.
         """
         with self._lock:
             finished = False
@@ -57,7 +57,7 @@ class ChildProcess:
                     self._end()
 
     def kill(self) -> None:
-        """End the process; who is asking it gets OverBudget."""
+        """End the process; a caller that waits for its answer gets OverBudget."""
         process = self._process
         if process is not None:
             process.kill()

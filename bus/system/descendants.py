@@ -26,13 +26,13 @@ from typing import Final
 RUN: Final = "FLEETHOOK_RUN"
 """The environment variable that marks every descendant of a run."""
 
-_NUMBERS = 4096  # runs that can be told apart by their resource limit at one time
+_NUMBERS = 4096  # how many runs at a time have different numbers
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER, Linux 3.4
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What tells the descendants of one run: the value of FLEETHOOK_RUN, and a number (0: none was to be had)."""
+    """The marks of one run's descendants: the value of FLEETHOOK_RUN, and a number (0: none was free)."""
 
     value: str
     number: int
@@ -49,7 +49,7 @@ class _Marks:
         self.lock = threading.Lock()
 
     def adopt(self) -> None:
-        """Once in each process (a fork inherits none of it): become the subreaper, note the limit."""
+        """Set up once in each process, also in a fork: become the subreaper, note the limit."""
         self.process = os.getpid()
         self.active.clear()
         self.base = 0
@@ -84,7 +84,7 @@ _marks = _Marks()
 
 @contextlib.contextmanager
 def marking() -> Iterator[Mark]:
-    """Mark whatever is spawned inside; the mark stays taken until `free`, or is given back if the spawn raises."""
+    """Mark the processes that are spawned inside. The mark is in use until `free`, or until the spawn raises."""
     with _marks.lock:
         if _marks.process != os.getpid():
             _marks.adopt()
@@ -97,13 +97,13 @@ def marking() -> Iterator[Mark]:
             finally:
                 if mark.number and sys.platform == "linux":
                     resource.setrlimit(resource.RLIMIT_MSGQUEUE, (_marks.soft, _marks.hard))
-        except BaseException:  # whatever it was, nothing was spawned, and it goes on up
+        except BaseException:  # after any error, nothing was spawned
             free(mark)
             raise
 
 
 def free(mark: Mark) -> None:
-    """Give a mark back, once nothing of its run is left."""
+    """Release a mark, once no process of its run is left."""
     _marks.active.discard(mark.number)
 
 
@@ -140,7 +140,7 @@ def _owns(mark: Mark, pid: int) -> bool:
     """Whether this child of ours descends from the run with this mark, or from one that has ended."""
     with contextlib.suppress(OSError, ValueError):
         if os.getsid(pid) == os.getsid(0):
-            return False  # a run has a session of its own, and nobody can join ours from another
+            return False  # a run has a session of its own, which no other process can join
         number = _marks.number_of(pid)
         if number:
             return number == mark.number or number not in _marks.active
@@ -150,7 +150,7 @@ def _owns(mark: Mark, pid: int) -> bool:
 
 
 def _children() -> list[int]:
-    """Our children, orphans of a run among them: the kernel hands those to the main thread."""
+    """The children of this process, including orphans of a run: the kernel gives those to the main thread."""
     try:
         with open(f"/proc/self/task/{os.getpid()}/children", "rb") as file:
             return [int(pid) for pid in file.read().split()]

@@ -1,4 +1,4 @@
-"""Where everything of Fleethook lies on this machine, and that nobody else can get at it."""
+"""Fleethook's directories on this machine, which only this user can access."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOME_VARIABLE: Final = "FLEETHOOK_HOME"
 CONFIG_NAMES: Final = ("fleethook.yaml", "fleethook.yml", "fleethook.json")
 SOCKET_NAME: Final = "redis.sock"
 SOCKET_LIMIT: Final = 100
-"""Bytes of a socket's path; the system's own limit is 104 on macOS and 108 on Linux, the closing zero included."""
+"""Most bytes of a socket's path; the system's own limit is 104 on macOS and 108 on Linux, with the closing zero."""
 
 _AGENT: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}\Z")
 _SHARED: Final = 0o077
@@ -27,7 +27,7 @@ _SHARED: Final = 0o077
 
 @dataclass(frozen=True, slots=True)
 class Directories:
-    """The four places: what people write, what has to last, what may be lost, and what ends with the session."""
+    """The four directories: settings of people, lasting data, state that may be lost, and files of this session."""
 
     config: Path
     data: Path
@@ -41,22 +41,22 @@ class Directories:
 
     @property
     def pid_file(self) -> Path:
-        """Who runs `fleethook up` here."""
+        """The file that names the process of `fleethook up`."""
         return self.runtime / "up.pid"
 
     @property
     def server_dir(self) -> Path:
-        """The embedded server's data."""
+        """The directory of the embedded server's data."""
         return self.data / "server"
 
     @property
     def credentials(self) -> Path:
-        """The embedded server's passwords by role (0600)."""
+        """The file with the embedded server's passwords by role (0600)."""
         return self.data / "credentials.json"
 
     @property
     def trust_file(self) -> Path:
-        """The folders whose hooks the user trusts."""
+        """The file that lists the folders whose hooks the user trusts."""
         return self.state / "trust.json"
 
     @property
@@ -66,19 +66,19 @@ class Directories:
 
     @property
     def log_dir(self) -> Path:
-        """What the processes of `fleethook up --detach` write."""
+        """The log folder of `fleethook up --detach`."""
         return self.state / "log"
 
     def spool(self, agent: str) -> Path:
-        """Where an agent's shim keeps events while Redis is away."""
+        """The folder in which an agent's shim spools events while Redis is away."""
         return self.state / "spool" / _agent_file(agent)
 
     def answer_file(self, agent: str) -> Path:
-        """What an agent's shim knows: address, credentials, deadlines and the answers to fall back to (0600)."""
+        """The answer file of an agent's shim: address, credentials, deadlines and fallback answers (0600)."""
         return self.data / "agents" / _agent_file(agent)
 
     def create(self) -> Directories:
-        """Make the four of them, for this user alone; ConfigError where one is somebody else's."""
+        """Make the four directories, for this user alone; raises ConfigError if one belongs to another user."""
         for path in (self.config, self.data, self.state):
             make_private(path, mend=True)
         _make_runtime(self.runtime)
@@ -86,7 +86,7 @@ class Directories:
 
 
 def directories(environ: Mapping[str, str] | None = None, *, create: bool = True) -> Directories:
-    """This user's directories: under FLEETHOOK_HOME where that is set, else where the system keeps such things."""
+    """This user's directories: under FLEETHOOK_HOME if it is set, else in the system's usual places."""
     environ = os.environ if environ is None else environ
     home = environ.get(HOME_VARIABLE, "")
     if home:
@@ -100,7 +100,7 @@ def directories(environ: Mapping[str, str] | None = None, *, create: bool = True
         config, data, state = places.user_config_path, places.user_data_path, places.user_state_path
         wanted = _session_runtime(environ)
     if wanted is None or len(os.fsencode(wanted / SOCKET_NAME)) >= SOCKET_LIMIT:
-        # Two homes on one machine must not meet in one runtime directory, so the data directory names it.
+        # Two FLEETHOOK_HOMEs must not share a runtime directory, so its name is made of the data directory.
         name = hashlib.sha256(os.fsencode(data)).hexdigest()[:12]
         wanted = Path(f"/tmp/fleethook-{os.geteuid()}") / name  # noqa: S108 - owner, mode and kind are checked
     found = Directories(config, data, state, wanted)
@@ -108,7 +108,7 @@ def directories(environ: Mapping[str, str] | None = None, *, create: bool = True
 
 
 def config_file(folder: Path) -> Path | None:
-    """The hook file in a folder: fleethook.yaml, .yml or .json, the first that is there."""
+    """The hook file in a folder: the first of fleethook.yaml, .yml and .json that exists."""
     return next((folder / name for name in CONFIG_NAMES if os.path.isfile(folder / name)), None)
 
 
@@ -138,7 +138,7 @@ def make_private(path: Path, *, mend: bool = False) -> None:
 
 
 def _make_runtime(path: Path) -> None:
-    """The runtime directory, and the level above it where that is ours as well: /tmp lets anybody make it first."""
+    """The runtime directory, and its parent if that is ours: in /tmp another user could make it first."""
     if path.parent.name == f"fleethook-{os.geteuid()}":
         make_private(path.parent)
     make_private(path)

@@ -1,4 +1,4 @@
-"""What a hook's process sees of the environment: an allow-list, and values that the operating system accepts."""
+"""The environment of a hook's process: an allow-list, and values that the operating system accepts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 ALLOWED: Final = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR")
-"""Names that every command sees (and LC_*); anything else of the worker's only by a hook's `env_pass`."""
+"""Variables that every command gets (and LC_*); other variables of the worker only with the hook's `env_pass`."""
 
 _ALLOWED: Final = frozenset(ALLOWED)
 
@@ -26,7 +26,7 @@ def base_env(extra_names: Sequence[str] = ()) -> dict[str, str]:
     `FLEETHOOK_…` is never passed on, named or not: it holds the server's credentials.
     """
     wanted = _ALLOWED.union(extra_names)
-    # Each look into `os.environ` decodes anew: one pass over the names alone takes half the time (measured).
+    # Each access to `os.environ` decodes again: one pass over the names alone takes half the time (measured).
     names = [name for name in os.environ if name in wanted or name.startswith("LC_")]
     found = {name: os.environ[name] for name in names if not name.startswith("FLEETHOOK_")}
     found.setdefault("PATH", os.defpath)
@@ -43,7 +43,7 @@ def fit_env(env: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
     total = 0
     for name, value in env.items():
         clean = _clean(value)
-        # Four bytes a character at most, so short values need not be encoded to be measured.
+        # A character has at most four bytes, so short values need not be encoded to be measured.
         if len(clean) * 4 + len(name) > VALUE_LIMIT:
             clean = _cut(clean, VALUE_LIMIT - 1 - len(os.fsencode(name)))
         if clean != value:

@@ -1,4 +1,4 @@
-"""Who owns a place on this machine: a lock that the kernel takes back when its holder dies, however it dies."""
+"""Locks for processes of this machine: the kernel releases a lock when its holder dies, however it dies."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from typing import Final
 from bus.errors import ServerError
 
 _TRIES: Final = 5
-_PAUSE: Final = 0.01  # a look (`owner`) holds the lock for microseconds; whoever wants it tries past that
+_PAUSE: Final = 0.01  # `owner` holds the lock for microseconds; a process that wants it tries again after this pause
 
 
 class Held:
-    """A lock that this process holds until `release` or its death; the file keeps the holder's pid."""
+    """A lock that this process holds until `release` or its death; the file has the holder's pid."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
     def release(self) -> None:
-        """Give it back; a second call does nothing."""
+        """Release the lock; a second call does nothing."""
         if self._fd >= 0:
             os.ftruncate(self._fd, 0)
             os.close(self._fd)
@@ -33,7 +33,7 @@ class Held:
 
 
 def own(path: Path, what: str) -> Held:
-    """Take the lock at `path` (mode 0600); ServerError says that `what` belongs to the process that has it."""
+    """Take the lock at `path` (mode 0600); raises ServerError if another process has it, which names `what`."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     for attempt in range(_TRIES):
         try:
@@ -51,7 +51,7 @@ def own(path: Path, what: str) -> Held:
 
 
 def owner(path: Path) -> int | None:
-    """The pid of the process that holds the lock at `path` (0 while it is just taking it); None where nobody does."""
+    """The pid of the process that holds the lock at `path` (0 while it is taking it); None if it is free."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -85,7 +85,7 @@ def listener(path: Path) -> int | None:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Put `text` at `path` (mode 0600) in one step: a reader sees the old file or the new one, never half of it."""
+    """Write `text` to `path` (mode 0600) in one step: a reader sees the old file or the new one, never a part."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     with contextlib.suppress(FileNotFoundError):
         part.unlink()

@@ -26,9 +26,10 @@ CAP: Final = 64 * 1024
 """Bytes of stdout, and as many of stderr, that are kept; the rest is read and dropped."""
 
 LINGER: Final = 0.01
-"""Seconds to wait for the end of the output when the command is gone but somebody still holds its pipes.
+"""Seconds to wait for the end of the output when the command has ended but another process still has its pipes open.
 
-As long again, a second at most, while whoever it left behind is at work: on a busy machine last words take longer.
+While a process that it left behind is working, as long again, a second at most: on a busy machine the last output comes
+late.
 """
 
 FLOOD: Final = 1024 * 1024
@@ -40,10 +41,10 @@ _GIVE_UP = 1.0  # seconds to wait for killed processes; one in the kernel's unin
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """How a run ended: `exit_code`, `signal` or `spawn_error` is set; `timed_out` may stand beside the first two.
+    """The result of a run: `exit_code`, `signal` or `spawn_error` is set; `timed_out` may be set with the first two.
 
-    `stdout_cut` and `stderr_cut` count the bytes that were dropped; `survivors_killed` the descendants that the command
-    left behind (0 where the system cannot tell).
+    `stdout_cut` and `stderr_cut` count the dropped bytes; `survivors_killed` the descendants that the command left behind
+    (0 if the system cannot count them).
     """
 
     exit_code: int | None = None
@@ -61,11 +62,11 @@ class Finished:
 
 
 class Detach:
-    """How a command says that nobody needs to wait for it: `reads` gets its first line, `freed` is set when it did."""
+    """How a command goes to the background: `reads` gets its first line, and sets `freed` if the line says so."""
 
     def __init__(self, reads: Callable[[bytes], float | None]) -> None:
         self.reads = reads
-        """The seconds for which it may go on, from now; None where the line says nothing of the kind."""
+        """The seconds for which it may go on, from now; None if the line does not say so."""
         self.freed = asyncio.Event()
 
 
@@ -118,7 +119,7 @@ async def run_process(
 
 
 class _Run:
-    """One child and what the loop watches for it."""
+    """One child, and the files of it that the loop watches."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, cap: int) -> None:
         self.loop, self.cap = loop, cap
@@ -131,7 +132,7 @@ class _Run:
         self.killed: set[int] = set()
         self.outputs: dict[int, _Output] = {}
         self.out, self.err = _Output(), _Output()
-        self.fds: set[int] = set()  # what is open and watched on our side
+        self.fds: set[int] = set()  # our ends of the pipes, which the loop watches
         self.feed = memoryview(b"")
         self.timers: list[asyncio.TimerHandle] = []
         self.popen: subprocess.Popen[bytes] | None = None
@@ -139,7 +140,7 @@ class _Run:
         self.grace = 0.0
 
     def spawn(self, args: list[str], stdin: bytes, env: Mapping[str, str], cwd: str, *, one_stream: bool) -> None:
-        """Start the child; what fits into the pipe is written before it runs."""
+        """Start the child; stdin that fits into the pipe is written before it runs."""
         theirs: list[int] = []
         try:
             feed = self._pipe(theirs, ours=1)
@@ -174,13 +175,13 @@ class _Run:
         self.timers.append(self.loop.call_later(max(seconds, 0.0), self._time_out, grace))
 
     def kill(self, number: int) -> None:
-        """Signal the group, unless all of it has been reaped: its number may be another's by then."""
+        """Signal the group, unless all of it has been reaped: its number may belong to another group by then."""
         if self.pid:
             with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: EPERM for a group of zombies
                 os.killpg(self.pid, number)
 
     def close(self) -> None:
-        """Stop watching and close our ends; what still runs is the reaping's business."""
+        """Stop watching and close our ends of the pipes; processes that still run are reaped later."""
         for timer in self.timers:
             timer.cancel()
         for fd in tuple(self.fds):
@@ -189,14 +190,14 @@ class _Run:
             self.ended.cancel()
 
     def reap(self) -> bool:
-        """Collect what has died, kill what left the group; True when nothing of the run is left."""
+        """Reap dead processes and kill those that left the group; True when no process of the run is left."""
         if not self._reap_group() or not descendants.sweep(self.mark, _mains, self.killed):
             return False
         descendants.free(self.mark)
         return True
 
     async def reap_all(self) -> None:
-        """Reap until nothing is left, for a second at most; a later run's sweep takes what needs longer."""
+        """Reap until no process is left, for a second at most; a later run reaps the rest."""
         until = time.monotonic() + _GIVE_UP
         while not self.reap() and time.monotonic() < until:  # noqa: ASYNC110 - the kernel has no event for "all dead"
             await asyncio.sleep(0.0005)
@@ -237,7 +238,7 @@ class _Run:
                 self.feed = self.feed[os.write(fd, self.feed) :]
         except BlockingIOError:
             return
-        except OSError:  # EPIPE: the command closed its stdin, which is its right
+        except OSError:  # EPIPE: the command closed its stdin, which is allowed
             self.feed = memoryview(b"")
         self._drop(fd)
 
@@ -300,7 +301,7 @@ class _Run:
         if fd >= 0:
             self._drop(fd)
         for pipe in self.outputs:
-            for _ in range(16):  # what a pipe can hold; somebody left behind may go on writing
+            for _ in range(16):  # the content of a full pipe; a process left behind may go on writing
                 if pipe not in self.fds:
                     break
                 before = self.outputs[pipe].size
@@ -338,7 +339,7 @@ class _Run:
 
     def _reap_group(self) -> bool:
         # Up to the first ECHILD: while one member is left, the kernel gives the group's number to nobody else.
-        # A member's own children become ours when it dies, before we are told, so none is overlooked.
+        # A member's own children become ours when it dies, before we are notified, so none is missed.
         while self.pid:
             try:
                 pid, status = os.waitpid(-self.pid, os.WNOHANG)
@@ -359,7 +360,7 @@ class _Run:
 
 
 class _Output:
-    """What came out of one pipe: its beginning, and how much was dropped."""
+    """The output of one pipe: its beginning, and how many bytes were dropped."""
 
     __slots__ = ("cut", "kept")
 

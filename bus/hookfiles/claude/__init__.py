@@ -1,7 +1,7 @@
-"""Hooks of Claude Code and of ion, whose plugins are Claude Code's: their commands run as they were written for.
+"""Hooks of Claude Code and of ion, which has the same plugins: their commands run as in their own system.
 
-The parts: `claude_reading` and `claude_plugins` read the files, `claude_matching`, `claude_rules` and `claude_itself` say
-which hooks fire, `claude_payload` what they read on stdin, `claude_output` what their ending means.
+`reading`, `event_reader` and `plugins` read the files. `matching`, `permission_rules` and `own_sessions` decide which
+hooks run. `stdin` makes a command's input, and `output` reads its result.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bus.verdicts import Policy, Verdict
 
 
 class _Hooks:
-    """Exit 0 answers on stdout, exit 2 blocks with stderr as its reason, anything else is a failure that blocks nothing."""
+    """Exit 0 answers on stdout; exit 2 blocks, with stderr as the reason; any other exit is a failure that blocks nothing."""
 
     policy: Policy | None = "allow"
     one_stream = False
@@ -42,7 +42,7 @@ class _Hooks:
         return read(path, layer, self.name)
 
     def applies(self, hook: Hook, event: Event) -> bool:
-        """Whether the matchers of its groups and its `if` fit (I-06), and Claude Code does not run it itself."""
+        """Whether the matchers of its groups and its `if` fit (I-06), and Claude Code does not run the hook itself."""
         if runs_itself(hook, event):
             return False
         name, rule = _moment(hook), hook.own.get("if")
@@ -51,7 +51,7 @@ class _Hooks:
         return rule is None or (name in TOOL_EVENTS and holds(rule, event))
 
     def variables(self, hook: Hook, event: Event) -> Mapping[str, str]:
-        """CLAUDE_PROJECT_DIR, the plugin's folders (its data folder is made), and ION_… for ion's hooks (I-07)."""
+        """CLAUDE_PROJECT_DIR, the plugin's folders (creates its data folder), and for ion's hooks ION_… (I-07)."""
         project = hook.own.get("project") or (place_of(event.cwd).project if event.cwd else "")
         found = {"CLAUDE_PROJECT_DIR": project} if project else {}
         if event.session:
@@ -66,7 +66,9 @@ class _Hooks:
             found |= {"CLAUDE_PLUGIN_ROOT": root, "PLUGIN_ROOT": root}
         if data:
             found["CLAUDE_PLUGIN_DATA"] = folder = os.path.expanduser(data)
-            with contextlib.suppress(OSError):  # scripts find it made; where it cannot be, theirs say it best
+            with contextlib.suppress(
+                OSError
+            ):  # scripts expect the folder; if it cannot be made, their own error says so
                 os.makedirs(folder, exist_ok=True)
         if self.name == ION:
             found |= _ion(event)
@@ -77,17 +79,17 @@ class _Hooks:
         return encode(payload(_moment(hook), event, _tool(hook, event), ion=self.name == ION))
 
     def outcome(self, hook: Hook, event: Event, done: Finished, seconds: float) -> Outcome:
-        """The decision, context or changed input in the exit code and on stdout (I-03)."""
+        """The decision, context or changed input, from the exit code and stdout (I-03)."""
         return ended(hook, _moment(hook), event, _tool(hook, event), done, seconds)
 
     def http_body(self, event: Event, verdict: Verdict | None, hook: Hook | None = None) -> bytes:  # noqa: ARG002 - the seam's arguments
-        """What an http hook is sent: byte for byte what a command reads."""
+        """The body for an http hook: the same bytes as a command's stdin."""
         if hook is not None:
             return self.stdin(hook, event)
         return encode(payload(moment(event), event, spoken_tool(event, ()), ion=self.name == ION))
 
     def http_answer(self, raw: bytes, hook: Hook, event: Event) -> Outcome:
-        """What the answer of an http hook means: only a JSON object says anything, whatever else it is a failure."""
+        """The outcome of an http hook's answer: only a JSON object is valid; any other answer is a failure."""
         return answered(hook, _moment(hook), event, _tool(hook, event), raw)
 
 

@@ -1,4 +1,4 @@
-"""What stands in a file of hooks of Claude Code or ion: the keys of a group and of a handler, whatever its type."""
+"""The fields of Claude Code's and ion's hook files: of a matcher group, and of a handler of any type."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from bus.config.field_types import EnvName
 
 
 class Group(msgspec.Struct, frozen=True):
-    """One entry of an event: the handlers for what its matcher fits."""
+    """One entry of an event: a matcher and its handlers."""
 
     hooks: list[Any]
     matcher: str = ""
-    # What people write beside them, although Claude Code does not know it.
+    # Fields that people write although Claude Code does not know them.
     id: Any = None
     name: Any = None
     description: Any = None
@@ -38,10 +38,10 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     allowed: list[str] | None = msgspec.field(default=None, name="allowedEnvVars")
     env_pass: list[EnvName] = msgspec.field(default_factory=list)
-    """Ours: names of the environment that the command may see, since here it does not get all of it."""
+    """A field of Fleethook: environment variables that the command gets, since here it does not get all of them."""
     status: Any = msgspec.field(default=None, name="statusMessage")
     description: str = ""
-    # Of types that are not run here: known, so that they are not called unknown.
+    # Fields of types that do not run here: they are accepted, so that they are not reported as unknown.
     server: Any = None
     tool: Any = None
     input: Any = None
@@ -57,4 +57,4 @@ TIMEOUTS: Final[Mapping[str, float]] = {
     "MessageDisplay": 10.0,
     "SessionEnd": 1.5,
 }
-"""Seconds that Claude Code gives a hook of these events, where the hook does not say; 600 for any other."""
+"""Claude Code's default timeouts in seconds for hooks of these events; 600 for any other event."""

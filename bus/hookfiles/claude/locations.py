@@ -18,7 +18,7 @@ _ION: Final = Path(".ion", "plugins")
 
 
 class Location(NamedTuple):
-    """A file or folder with hooks: whose, in which layer, and the plugin's id where it is an installed one."""
+    """A file or folder with hooks: its dialect and layer, and the plugin's id if it is an installed plugin."""
 
     dialect: str
     layer: Layer
@@ -29,7 +29,7 @@ class Location(NamedTuple):
 def locations(
     project: Path | None = None, *, plugin_dirs: Iterable[Path] = (), environ: Mapping[str, str] | None = None
 ) -> tuple[Location, ...]:
-    """What is there, from the user's to the project's and `--plugin-dir`; what cannot be read is left out here."""
+    """The existing files and folders, from the user's to the project's and `--plugin-dir`; skips those that cannot be read."""
     environ = os.environ if environ is None else environ
     home = Path(environ.get("HOME") or os.path.expanduser("~"))
     xdg = environ.get("XDG_CONFIG_HOME", "")
@@ -44,7 +44,7 @@ def locations(
 
 
 def _installed(home: Path, project: Path | None) -> Iterator[Location]:
-    """The installed plugins that the settings enable, for everybody or for this project."""
+    """The installed plugins that the settings enable, for all projects or for this one."""
     listed = _object(home / _INSTALLED).get("plugins")
     if not isinstance(listed, dict):
         return
@@ -62,7 +62,7 @@ def _installed(home: Path, project: Path | None) -> Iterator[Location]:
 
 
 def _placed(entry: object, home: Path, project: Path | None) -> tuple[Layer, Path] | None:
-    """The layer and folder of one installation; None where it is another project's, or not there."""
+    """The layer and folder of one installation; None if it is for another project, or missing."""
     if not isinstance(entry, dict) or not isinstance(entry.get("installPath"), str):
         return None
     path = (
@@ -77,7 +77,7 @@ def _placed(entry: object, home: Path, project: Path | None) -> tuple[Layer, Pat
 
 
 def _object(path: Path) -> dict[str, Any]:
-    """A file's object; an empty one where there is none to be read (whoever reads its hooks says why)."""
+    """A file's JSON object; empty if it cannot be read (the reader of its hooks reports that)."""
     try:
         value = load(path).value if path.is_file() else None
     except ConfigError:

@@ -1,4 +1,4 @@
-"""Which hooks of Claude Code's format fire: its event and tool names for every agent's events, and its matchers."""
+"""Which hooks of Claude Code's format run: maps every agent's events and tools to its names, and checks its matchers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bus.tools import TABLE, canonical_tool, tool_for, tool_names
 TOOL_EVENTS: Final = frozenset(
     {"PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionRequest", "PermissionDenied"}
 )
-"""Where a matcher is about the tool's name, and where alone `if` means anything."""
+"""The events whose matcher is about the tool's name. Only for these does `if` have a meaning."""
 
 SUBJECTS: Final[Mapping[str, str]] = {
     "SessionStart": "source",
@@ -38,10 +38,10 @@ SUBJECTS: Final[Mapping[str, str]] = {
     "PostModelSwitch": "to_model",
     "FileChanged": "file_path",
 }
-"""The field that a matcher of an event without a tool is about; the events that stand nowhere have no matcher."""
+"""The field that a matcher of an event without a tool is about; events that are not listed have no matcher."""
 
 EXACT_ONLY: Final = frozenset({"FileChanged", "StopFailure"})
-"""Where a matcher is a list of names and never a regular expression."""
+"""The events whose matcher is a list of names and never a regular expression."""
 
 _FAMILY: Final = ("claude", "codex", "qwen", "copilot", "ion")
 """Agents that use Claude Code's own event names."""
@@ -60,7 +60,7 @@ _ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     "to_model": ("model",),
     "file_path": ("path", "file"),
 }
-"""What other agents call the fields of Claude Code's payloads."""
+"""Other agents' names for the fields of Claude Code's payloads."""
 
 _VALUES: Final[Mapping[str, Mapping[str, str]]] = {
     "notification_type": {"ToolPermission": "permission_prompt", "tool_permission": "permission_prompt"},
@@ -80,12 +80,12 @@ _NEUTRAL: Final[Mapping[str, object]] = {
     "error": "unknown",
     "is_interrupt": False,
 }
-"""What a field holds where the agent does not say."""
+"""The value of a field if the agent does not give one."""
 
 _NAMES: Final = re.compile(r"[A-Za-z0-9_ ,|-]*")
 _NAMED_GROUP: Final = re.compile(r"\(\?<(?=[A-Za-z_])")
 _CAP: Final = 256
-"""Characters of a name that a pattern looks at: some patterns run under `re`, whose time is not bounded."""
+"""Most characters of a name that are matched: some patterns run with `re`, whose time is not bounded."""
 
 _EVERY: Final = frozenset({"", "*"})
 _ALSO_CALLED: Final = {"Agent": ("Task",), "Task": ("Agent",)}  # renamed in 2026; old matchers still work
@@ -94,7 +94,7 @@ Matcher = Callable[[Iterable[str]], bool]
 
 
 def patterns(name: str) -> tuple[str, ...]:
-    """The event patterns of a Claude Code event: its canonical type, else the agents that share its native name."""
+    """The event patterns of a Claude Code event: its canonical type, or the agents that have the same native name."""
     can = CAPABILITIES.get(name)
     if can is not None and not can.type.startswith(f"{CLAUDE}:"):
         return (can.type,)
@@ -102,14 +102,14 @@ def patterns(name: str) -> tuple[str, ...]:
 
 
 def moment(event: Event) -> str:
-    """Claude Code's name for what happened; the agent's own where it has none."""
+    """Claude Code's name of the event; the agent's own if Claude Code has none."""
     if event.native in CAPABILITIES:
         return event.native
     return next((name for name, can in CAPABILITIES.items() if can.type == event.type), event.native or event.type)
 
 
 def field(event: Event, name: str) -> Any:
-    """A field of Claude Code's payloads, from whichever field of the agent says it; None where none does."""
+    """A field of Claude Code's payloads, from the agent's field with the same meaning; None if there is none."""
     for spelling in (name, *_ALIASES.get(name, ())):
         value = event.data.get(spelling)
         if value is not None:
@@ -122,7 +122,7 @@ def names(event: Event) -> tuple[str, ...]:
     patch = event.input.get("patch")
     creates = isinstance(patch, str) and "*** Update File: " not in patch and "*** Add File: " in patch
     found = _tool_names(event.source, event.tool, event.native_tool or event.tool, creates)
-    if event.tool == "bash" and isinstance(patch, str):  # a shell command that its agent carries out as an edit
+    if event.tool == "bash" and isinstance(patch, str):  # a shell command that the agent carries out as an edit
         edits = (name for name in _tool_names("codex", "edit", "apply_patch", creates) if name not in found)
         return (*found, *edits)
     return found
@@ -144,10 +144,10 @@ def _tool_names(source: str, tool: str, native: str, creates: bool) -> tuple[str
 
 @lru_cache(4096)
 def compile_matcher(text: str, *, exact: bool = False) -> Matcher:
-    """A matcher as Claude Code reads it; PatternError where it is a regular expression and cannot be compiled.
+    """A matcher, compiled as Claude Code does; raises PatternError for a regular expression that cannot be compiled.
 
-    Nothing but letters, digits, `_`, blank, comma, `|`, `-` (or `exact`): names, case and all, with `|` or commas
-    between them; empty or `*`: everything; else an unanchored regular expression.
+    A matcher of letters, digits, `_`, blank, comma, `|` and `-` (or with `exact` any) is a list of names separated by `|`
+    or commas, and case counts. An empty matcher or `*` matches everything. Any other is an unanchored regular expression.
     """
     if text in _EVERY:
         return lambda _names: True
@@ -164,9 +164,9 @@ def listed(text: str) -> list[str]:
 
 
 def index_tool(matchers: Iterable[str]) -> str:
-    """The tool matcher for the index, over canonical and native names; empty where any tool may fit.
+    """The tool matcher for the index, over canonical and native names; empty if any tool may fit.
 
-    It may let too much pass (`matches` looks again) and never too little.
+    It may match too many tools, which `matches` checks again, and never too few.
     """
     found: dict[str, None] = {}
     patterns: list[str] = []
@@ -192,7 +192,7 @@ def index_tool(matchers: Iterable[str]) -> str:
 
 
 def matches(name: str, matchers: Collection[str], event: Event) -> bool:
-    """Whether any matcher of a hook on the Claude Code event `name` fits; no matcher fits everything."""
+    """Whether any matcher of a hook on the Claude Code event `name` fits; a hook without matchers fits everything."""
     if not matchers:
         return True
     if name in TOOL_EVENTS:
@@ -200,13 +200,13 @@ def matches(name: str, matchers: Collection[str], event: Event) -> bool:
     else:
         subject = field(event, SUBJECTS[name]) if name in SUBJECTS else None
         if not isinstance(subject, str) or not subject:
-            return True  # nothing to match against: Claude Code runs the hook then
+            return True  # there is no value to match: Claude Code runs the hook then
         given = (subject.rpartition("/")[2], subject) if name == "FileChanged" else (subject,)
     return any(compile_matcher(text, exact=name in EXACT_ONLY)(given) for text in matchers)
 
 
 def spoken_tool(event: Event, matchers: Collection[str]) -> str:
-    """The name under which a hook is told of the tool: the first that its matchers ask for."""
+    """The name of the tool that a hook gets: the first name that its matchers ask for."""
     known = names(event)
     fitting = (one for one in known if not matchers or any(compile_matcher(text)((one,)) for text in matchers))
     return next(fitting, known[0] if known else "")

@@ -1,4 +1,4 @@
-"""What the ending of a Claude Code hook means: its exit code, its JSON, its plain text (checked with 2.1.330)."""
+"""The outcome of a Claude Code hook, from its exit code, JSON and plain text (checked with 2.1.330)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bus.wire.codec import read_json, write_json
 ION: Final = "ion"
 
 _TALKS: Final = frozenset({"SessionStart", "UserPromptSubmit", "UserPromptExpansion", "PostModelSwitch"})
-"""Where plain text on stdout is context for the model."""
+"""The events at which plain text on stdout is context for the model."""
 
 _STAYS: Final[Mapping[str, str]] = {
     "initialUserMessage": "a first message",
@@ -34,11 +34,11 @@ _STAYS: Final[Mapping[str, str]] = {
     "displayContent": "changed screen text",
     "worktreePath": "a worktree's path",
 }
-"""Fields of hookSpecificOutput that the bus does not carry, as people call them."""
+"""Fields of hookSpecificOutput that the bus does not carry, and their names for people."""
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """The fields that mean something on every event; others are ignored, as Claude Code ignores them."""
+    """The fields that every event has; others are ignored, as Claude Code ignores them."""
 
     continue_: bool | None = msgspec.field(default=None, name="continue")
     stop_reason: str | None = msgspec.field(default=None, name="stopReason")
@@ -75,7 +75,7 @@ class _Specific(msgspec.Struct, frozen=True):
 
 
 class _Said:
-    """What is gathered from one answer."""
+    """The values of one answer, while they are read."""
 
     def __init__(self) -> None:
         self.decision: Decision = "abstain"
@@ -90,7 +90,7 @@ class _Said:
 
 
 def ended(hook: Hook, name: str, event: Event, tool: str, done: Finished, seconds: float) -> Outcome:
-    """The outcome of a command that was told of the event `name`, and of its tool as `tool`."""
+    """The outcome of a command that got the event `name` and the tool name `tool`."""
     shown, code = output(done), done.exit_code
     stdout, stderr = plain(done.stdout).strip(), plain(done.stderr).strip()
     wrong = failure(hook, done, seconds)
@@ -104,11 +104,11 @@ def ended(hook: Hook, name: str, event: Event, tool: str, done: Finished, second
         return Outcome(contexts=contexts, failure=wrong, exit_code=code, output=shown)
     got = answered(hook, name, event, tool, done.stdout, cut=done.stdout_cut)
     if code == 2:
-        # An allow cannot take back the exit code, and JSON that nobody can read changes nothing about it.
+        # An allow cannot cancel the exit code, nor can JSON that cannot be read.
         reason = got.reason if got.decision == "deny" else stderr or got.reason
         return _blocked(hook, name, reason, exit_code=code, output=shown)
     if wrong and got.decision != "deny":
-        # Claude Code still reads the answer, but with `onFailure` the exit code counts as a failure, and a program
+        # Claude Code still reads the answer; but with `onFailure` the exit code counts as a failure, and a program
         # that failed allows nothing.
         strict = hook.on_failure not in (None, "allow")
         if strict or got.failure or got.decision == "allow":
@@ -120,7 +120,7 @@ def ended(hook: Hook, name: str, event: Event, tool: str, done: Finished, second
 
 
 def answered(hook: Hook, name: str, event: Event, tool: str, raw: bytes, *, cut: int = 0) -> Outcome:
-    """The outcome of an answer in JSON; what does not fit Claude Code's schema is a failure in words."""
+    """The outcome of an answer in JSON; a value that does not fit Claude Code's schema is a failure with a message."""
     unusable = f"{hook_name(hook)} gave an answer that cannot be used:"
     if cut:
         return Outcome(failure=f"{unusable} it is {len(raw) + cut} bytes long; {len(raw)} are read")
@@ -154,7 +154,7 @@ def _read(hook: Hook, name: str, event: Event, tool: str, value: dict[str, Any])
 
 
 def _decide(name: str, answer: _Answer, specific: _Specific, said: _Said) -> None:
-    """The decision, from the weakest form to the strongest, which wins."""
+    """The decision. An answer can give one in several ways: the strongest way counts."""
     can = CAPABILITIES.get(name)
     blocks = can is None or can.block
     if answer.decision is not None:
@@ -207,7 +207,7 @@ def _permit(decision: _Permission, said: _Said) -> None:
 
 
 def _stop(kind: str, answer: _Answer, said: _Said) -> None:
-    """`continue: false` ends the agent's work and wins over everything; what is about to happen is denied as well."""
+    """`continue: false` ends the agent's work and overrides every decision; it also denies the present call."""
     said.halt = answer.stop_reason or "a hook stopped the agent"
     if kind in STOPS:  # there a block makes the agent go on, which is the opposite
         said.decision, said.reason = "abstain", ""
@@ -250,9 +250,9 @@ def _outcome(hook: Hook, answer: _Answer, said: _Said, updated: dict[str, Any] |
 
 
 def _blocked(hook: Hook, name: str, reason: str, *, exit_code: int, output: str) -> Outcome:
-    """Exit 2: a block where the event has one, elsewhere a word to the person."""
+    """Exit 2: a block if the event has one, else a message to the person."""
     can = CAPABILITIES.get(name)
-    # Claude Code does not honour it at PermissionRequest; ion blocks wherever it is said (I-03).
+    # Claude Code ignores it at PermissionRequest; ion blocks at every event (I-03).
     deaf = can is not None and (not can.block or (name == "PermissionRequest" and hook.dialect != ION))
     if deaf:
         note = f"hook {hook.id!r} exited 2, which blocks nothing at {name}: {reason or 'no reason given'}"

@@ -1,8 +1,8 @@
-"""Which hooks Claude Code runs itself: one that is imported from its own settings does not run twice for its own event.
+"""Which hooks Claude Code runs itself: a hook imported from its own settings must not run twice for its own event.
 
-A session says in each event where its transcript lies (`<config folder>/projects/<project folder>/<session>.jsonl`,
-observed with Claude Code 2.1.330), and by that which settings it has read. Where it does not say so, the hook runs:
-twice is a nuisance, never is a gate that stands open.
+Each event of a session names the transcript's path (`<config folder>/projects/<project folder>/<session>.jsonl`, observed
+with Claude Code 2.1.330), which shows the settings that the session has read. If the path is missing, the hook runs:
+running twice is harmless, but a guard that never runs is not.
 """
 
 from __future__ import annotations
@@ -25,13 +25,12 @@ _NO_NAME: Final = re.compile(r"[^A-Za-z0-9]")
 
 
 def read_by_claude(file: Path, plugin: str, layer: Layer) -> str:
-    """The `.claude` folder by which Claude Code finds a settings file, or an installed plugin; empty where it does not.
+    """The `.claude` folder through which Claude Code finds a settings file or an installed plugin; empty if it does not.
 
-    Whether a plugin is enabled stands in settings that change often. Trust in a project covers what is read for it, so
-    for a project nobody looks there.
+    The settings that enable a plugin change often, so they are not read. In a project only its own settings are trusted.
     """
     if not plugin:
-        # CLAUDE_CONFIG_DIR may have moved the folder, in which the transcripts then lie.
+        # CLAUDE_CONFIG_DIR may have moved the folder, and the transcripts with it.
         known = file.parent.name == ".claude" or (file.parent / "projects").is_dir()
         return str(file.parent) if known and file.name in _SETTINGS else ""
     installed = _INSTALLED.match(plugin)
@@ -46,9 +45,9 @@ def read_by_claude(file: Path, plugin: str, layer: Layer) -> str:
 
 
 def runs_itself(hook: Hook, event: Event) -> bool:
-    """Whether the event is of a session of Claude Code that has read the hook too, and so runs it itself.
+    """Whether the event's session of Claude Code has read the hook too, and so runs it itself.
 
-    What was published to the fleet came from another machine, as far as anybody knows.
+    A hook that was published to the fleet counts as one of another machine.
     """
     folder = hook.own.get("itself")
     if event.source != CLAUDE or not isinstance(folder, str) or hook.layer == "fleet":
@@ -61,7 +60,7 @@ def runs_itself(hook: Hook, event: Event) -> bool:
         return True
     above = os.path.dirname(folder)
     named = {_NO_NAME.sub("-", one) for one in (above, os.path.realpath(above))}
-    # Two folders may have one such name; whoever works in the project is in no doubt.
+    # Two folders may have the same such name; the session's own directory decides.
     return os.path.basename(project) in named and within(os.path.realpath(event.cwd), os.path.realpath(above))
 
 

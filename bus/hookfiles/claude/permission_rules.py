@@ -1,4 +1,4 @@
-"""The `if` of a Claude Code hook: one permission rule, `Bash(git *)` or `Edit(src/**)`, that opens on doubt."""
+"""The `if` of a Claude Code hook: one permission rule, `Bash(git *)` or `Edit(src/**)`. In doubt it fits."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from bus.shell import commands_if_light
 
 _RULE: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*\*?)(?:\((.*)\))?", re.DOTALL)
 _FILES: Final = frozenset({"Read", "Write", "Edit", "MultiEdit", "NotebookEdit", "NotebookRead", "Glob", "Grep", "LS"})
-_UNKNOWN: Final = "$…"  # what bus.shell shows for what only the shell knows
+_UNKNOWN: Final = "$…"  # bus.shell's sign for a value that only the shell knows
 _MORE: Final = frozenset("*")
 
 
 class PermissionRule(NamedTuple):
-    """A parsed rule: a tool's name (`mcp__db__*` is a pattern), and what stands in brackets (empty: anything)."""
+    """A parsed rule: a tool's name (`mcp__db__*` is a pattern), and the text in brackets (empty: anything)."""
 
     tool: str
     content: str
@@ -31,7 +31,7 @@ class PermissionRule(NamedTuple):
 
 @lru_cache(1024)
 def parse_rule(text: str) -> PermissionRule:
-    """One permission rule; PatternError where it is none, or its pattern cannot be one."""
+    """Parse one permission rule; raises PatternError if it is not valid."""
     found = _RULE.fullmatch(text.strip())
     if found is None:
         raise PatternError(
@@ -45,7 +45,7 @@ def parse_rule(text: str) -> PermissionRule:
 
 
 def holds(text: str, event: Event) -> bool:
-    """Whether the rule fits the tool call; in doubt it does, so that no guard is lost to a command nobody can read."""
+    """Whether the rule fits the tool call. In doubt it fits, so that no guard is lost to an unreadable command."""
     rule = parse_rule(text)
     if not _is_tool(rule.tool, event):
         return False
@@ -70,12 +70,12 @@ def _is_tool(wanted: str, event: Event) -> bool:
 
 
 def _runs(pattern: str, command: str) -> bool:
-    """Whether a shell would run a command that fits: the line as a whole, or any command in it."""
+    """Whether a shell would run a command that fits: the whole line, or any command in it."""
     wanted = pattern.removesuffix(":*") + " *" if pattern.endswith(":*") else pattern
     regex = _wildcard(wanted)
     if regex.fullmatch(command.strip()):
         return True
-    seen = commands_if_light(command)  # in doubt the hook runs, as Claude Code has it
+    seen = commands_if_light(command)  # in doubt the hook runs, as in Claude Code
     if seen is None or seen.stopped or seen.incomplete:
         return True
     program, _, rest = wanted.partition(" ")
@@ -85,7 +85,7 @@ def _runs(pattern: str, command: str) -> bool:
 
 
 def _may_be(pattern: str, line: str) -> bool:
-    """Whether a line with parts that only the shell knows may fit, as far as its known beginning tells."""
+    """Whether a line whose end only the shell knows may fit: compares its known beginning."""
     known, unknown, _ = line.partition(_UNKNOWN)
     if not unknown:
         return False
@@ -113,7 +113,7 @@ def _touches(pattern: str, event: Event) -> bool:
 
 
 def _glob(pattern: str) -> str:
-    """A permission rule's path as a pattern of ours: `//x` is absolute, `/x` and `./x` are below the project."""
+    """A permission rule's path as a path pattern: `//x` is absolute, `/x` and `./x` are below the project."""
     if pattern.startswith("//"):
         return pattern[1:]
     if pattern.startswith(("/", "./")):
@@ -133,7 +133,7 @@ def _is_domain(domain: str, url: object) -> bool:
 
 
 def _any_text(pattern: str, given: Mapping[str, Any]) -> bool:
-    """Whether any text of the input fits: `Agent(Explore)`, `Skill(deploy)`; an input without text may."""
+    """Whether any text of the input fits: `Agent(Explore)`, `Skill(deploy)`. An input without text fits."""
     texts = [value for value in given.values() if isinstance(value, str)]
     return not texts or any(_wildcard(pattern).fullmatch(value.strip()) for value in texts)
 

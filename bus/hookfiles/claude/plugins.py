@@ -1,7 +1,7 @@
-"""What stands in a plugin's folder: its manifest, where its hooks are, its commands, skills, agents and MCP servers.
+"""The contents of a plugin's folder: its manifest, hooks, commands, skills, agents and MCP servers.
 
-Everything that a plugin names lies inside its folder: a path with `..`, an absolute one, or a link that leads out is
-refused in words, since a cloned plugin could otherwise make the bus read and list what is none of its business.
+Everything that a plugin names has to be inside its folder. A path with `..`, an absolute path, or a link that leads out
+is refused with a message: a cloned plugin could otherwise make the bus read and list other files.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SLUG: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _FRONT: Final = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*(?:\n|\Z)", re.DOTALL)
 _COMMENT: Final = re.compile(r"(?:#!.*\n)?\s*#[ \t]*([^\n]+)")
 _MOST: Final = 500
-"""Files of one kind that are listed; what has more is no plugin."""
+"""Most files of one kind; a folder with more is not a plugin."""
 
 
 class Item(NamedTuple):
@@ -55,22 +55,22 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     origin: str = ""
-    """`file:line` where it stands."""
+    """`file:line` of its definition."""
 
 
 class HookSource(NamedTuple):
-    """One mapping of events to hooks: in which document, and where in it."""
+    """One mapping of events to hooks: its document, and its place in it."""
 
     document: Document
     at: PathParts
 
 
 class ClaudePlugin(msgspec.Struct, frozen=True, kw_only=True):
-    """A plugin's folder, read (I-05)."""
+    """The contents of a plugin's folder (I-05)."""
 
     name: str
     root: str
-    """Absolute."""
+    """The folder's absolute path."""
     version: str = ""
     description: str = ""
     hooks: tuple[HookSource, ...] = ()
@@ -83,7 +83,7 @@ class ClaudePlugin(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def slug(self) -> str:
-        """The name with nothing in it but letters, digits, `_` and `-`."""
+        """The name reduced to letters, digits, `_` and `-`."""
         return _SLUG.sub("-", self.name).strip("-")[:40] or "plugin"
 
 
@@ -93,17 +93,17 @@ def is_plugin(path: Path) -> bool:
 
 
 def plugins_in(path: Path) -> list[Path]:
-    """The plugins in a folder of plugins, by name; whatever else is in it is left alone."""
+    """The plugins in a folder of plugins, by name; skips everything else."""
     return [Path(one) for one in sorted(entry.path for entry in os.scandir(path)) if is_plugin(Path(one))]
 
 
 def leads_out(plugin: Path, folder: Path) -> bool:
-    """Whether a plugin in a folder of plugins is a link to somewhere else: of a project, that is none of its own."""
+    """Whether a plugin in a folder of plugins is a link to somewhere else; a project may not have one."""
     return plugin.is_symlink() and not within(os.path.realpath(plugin), os.path.realpath(folder))
 
 
 def plugin_roots(path: Path) -> list[Path]:
-    """The plugins that a file or folder stands for where it is imported; none for settings."""
+    """The plugins that an imported file or folder leads to; none for settings."""
     if not path.is_dir():
         named = path.parts[-2:] in (MANIFEST.parts, HOOKS.parts)
         return [path.parent.parent] if named else []
@@ -116,15 +116,15 @@ def plugin_roots(path: Path) -> list[Path]:
 
 
 def is_single_skill(path: Path) -> bool:
-    """Whether a file in `skills/` is a skill of ion's, and no page about them."""
+    """Whether a file in `skills/` is a skill of ion, and not a page about skills."""
     return path.suffix == ".md" and path.stem.upper() not in {"SKILL", "README", "CHANGELOG", "LICENSE"}
 
 
 def plugin_contents(path: Path, *, hooks_only: bool = False, single_files: bool = False) -> ClaudePlugin:
-    """What a plugin's folder holds, hooks included; what is wrong stands in `problems`. ConfigError: no such folder.
+    """The contents of a plugin's folder, with its errors in `problems`; raises ConfigError if there is no such folder.
 
-    `hooks_only` reads no file that has nothing to do with hooks. `single_files` lists what ion has beside Claude Code's
-    forms: commands that are scripts (`commands/*.sh`), and skills of one file each (`skills/*.md`).
+    `hooks_only` reads only files about hooks. `single_files` also lists ion's own forms: commands that are scripts
+    (`commands/*.sh`), and skills of one file each (`skills/*.md`).
     """
     root = Path(os.path.realpath(os.path.expanduser(path)))
     if not root.is_dir():
@@ -135,7 +135,7 @@ def plugin_contents(path: Path, *, hooks_only: bool = False, single_files: bool 
 
 
 def inside(root: str, given: str) -> str:
-    """The real path of something that a plugin names; ConfigError (without a place) where it lies outside."""
+    """The real path of a file that a plugin names; raises ConfigError (without a place) if it is outside of the plugin."""
     if os.path.isabs(given) or given.startswith("~"):
         raise ConfigError(
             f"the path {given[:80]!r} is not inside the plugin", hint="write it from the plugin's folder: ./…"
@@ -151,7 +151,7 @@ def inside(root: str, given: str) -> str:
 
 
 class _PluginReader:
-    """Reads one plugin's folder, and collects what is wrong with it."""
+    """Reads one plugin's folder, and collects its problems."""
 
     def __init__(self, root: Path, *, single_files: bool) -> None:
         self.root, self.single_files = root, single_files
@@ -194,7 +194,7 @@ class _PluginReader:
         )
 
     def document(self, given: Path | str, *, at: tuple[Document, PathParts] | None = None) -> Document | None:
-        """A file of the plugin; None where it is not there, or is not to be read (which is then a problem)."""
+        """A file of the plugin; None if it does not exist, or must not be read (which is reported)."""
         try:
             path = Path(inside(str(self.root), str(given)))
             return load(path) if at is not None or path.exists() else None
@@ -245,7 +245,7 @@ class _PluginReader:
             yield (key,), value
 
     def folders(self, manifest: Document | None, key: str) -> Iterator[Path]:
-        """The usual folder (or file), and those that the manifest names."""
+        """The usual folder (or file), and the ones that the manifest names."""
         named = [((), key), *((at, entry) for at, entry in self.entries(manifest, key))]
         for at, entry in named:
             if not isinstance(entry, str):
@@ -261,7 +261,8 @@ class _PluginReader:
                 self.warnings.append(str(manifest.error(at, f"{entry[:80]!r} is not there")))
 
     def files(self, manifest: Document | None, key: str) -> Iterator[Item]:
-        """Markdown files (and scripts, as ion's commands may be), those of folders with the folder's name in front."""
+        """Markdown files (and scripts, as ion's commands may be); the name of a file in a folder begins with the folder's
+        name."""
         endings = (".md", ".sh") if key == "commands" and self.single_files else (".md",)
         for base in self.folders(manifest, key):
             below = () if base.is_file() else (path for ending in endings for path in base.rglob(f"*{ending}"))
@@ -273,7 +274,7 @@ class _PluginReader:
                     yield Item(name, self.front(real).get("description", ""), str(path))
 
     def skills(self, manifest: Document | None) -> Iterator[Item]:
-        """Folders with a SKILL.md (and ion's single files), by the name that each gives itself."""
+        """Folders with a SKILL.md (and ion's single files), by the name in the file."""
         for base in self.folders(manifest, "skills"):
             found = [base / "SKILL.md"] if (base / "SKILL.md").is_file() else sorted(base.glob("*/SKILL.md"))[:_MOST]
             if self.single_files:
@@ -294,9 +295,9 @@ class _PluginReader:
             return None
 
     def front(self, path: Path) -> dict[str, str]:
-        """The texts of a file's front matter; one that cannot be read is named, and the file still listed.
+        """The texts of a file's front matter. If it cannot be read, reports it, and the file is still listed.
 
-        A script has none: its first comment describes it.
+        A script has no front matter: its first comment describes it.
         """
         try:
             text = read_file(path).replace("\r\n", "\n")

@@ -1,4 +1,4 @@
-"""The placeholders in a Claude Code command: what they stand for, and what is wrong with the scripts that they lead to."""
+"""The placeholders in a Claude Code command: their values, and the problems of the scripts that they name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SET_HERE: Final = frozenset(
         "ION_PROVIDER",
     }
 )
-"""Variables that a hook has here, beside CLAUDE_PLUGIN_…; some are empty where the agent does not say."""
+"""Variables that a hook gets here in addition to CLAUDE_PLUGIN_…; some are empty if the agent does not give a value."""
 
 _PLUGIN: Final = re.compile(r"\$\{(?:CLAUDE_PLUGIN_ROOT|PLUGIN_ROOT)\}")
 _RUNTIME: Final = re.compile(
@@ -39,18 +39,18 @@ _VARIABLE: Final = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Z
 
 
 class Roots(NamedTuple):
-    """What a command's placeholders stand for, as far as it is known without an event."""
+    """The values of a command's placeholders, as far as they are known without an event."""
 
     plugin: str = ""
     """The plugin's folder, absolute; empty outside of plugins."""
     project: str = ""
-    """The folder that holds `.claude` or `.ion`; empty where only the event knows."""
+    """The folder with `.claude` or `.ion` in it; empty if only the event determines it."""
     data: str = ""
-    """Where the plugin keeps what outlives its updates; a leading ~ is home."""
+    """The folder for data that the plugin keeps across updates; a leading ~ is home."""
 
     @classmethod
     def of(cls, file: Path, plugin: str, slug: str, dialect: str) -> Roots:
-        """The roots of the commands in a file."""
+        """The roots for the commands in a file."""
         return cls(plugin, _project(Path(plugin or file)), _data(plugin, slug, dialect) if plugin else "")
 
     def own(self) -> dict[str, str]:
@@ -60,10 +60,11 @@ class Roots(NamedTuple):
 
 
 def filled(command: str, args: Sequence[str] | None, roots: Roots) -> tuple[str, tuple[str, ...]]:
-    """The command with the plugin's folder filled in, and its arguments where it is started without a shell.
+    """The command with the plugin's folder filled in, and its arguments if it starts without a shell.
 
-    A folder whose name means something to a shell is left to the shell, which has it as a variable. Placeholders that
-    only an event fills are never put into text: a program with such arguments is started by a shell that expands them.
+    If the folder's name has characters with a meaning to the shell, the shell fills it in from a variable. Placeholders
+    that depend on the event are never put into text: a program with such arguments is started by a shell that expands
+    them.
     """
     if args is None:
         return (_PLUGIN.sub(lambda _match: roots.plugin, command) if _PLAIN.fullmatch(roots.plugin) else command), ()
@@ -74,7 +75,7 @@ def filled(command: str, args: Sequence[str] | None, roots: Roots) -> tuple[str,
 
 
 def told(text: str, roots: Roots) -> Iterator[tuple[bool, str, str]]:
-    """What is wrong with the scripts that a command names by a placeholder: whether it is refused, why, and the mend."""
+    """The problems of the scripts that a command names by a placeholder: whether each is an error, the message, and the fix."""
     for name, given in _SCRIPT.findall(text):
         root = roots.project if name == "CLAUDE_PROJECT_DIR" else roots.plugin
         if name != "CLAUDE_PROJECT_DIR" and not root:
@@ -94,19 +95,19 @@ def told(text: str, roots: Roots) -> Iterator[tuple[bool, str, str]]:
 
 
 def unset_variables(text: str) -> tuple[str, ...]:
-    """The variables of Claude Code that a command names and nobody sets here."""
+    """The variables of Claude Code that a command names and that are not set here."""
     return tuple(dict.fromkeys(_UNSET.findall(text)))
 
 
 def interpolated(value: str, allowed: Sequence[str] | None) -> str:
-    """A header's value in which `$VAR` and `${VAR}` stand for the variables that are allowed, and nothing for others."""
+    """A header's value with the allowed `$VAR` and `${VAR}` filled in; others become empty."""
     if allowed is None:
         return value
     return _VARIABLE.sub(lambda found: f"${{{name}}}" if (name := found[1] or found[2]) in allowed else "", value)
 
 
 def url_fits(pattern: object, url: str) -> bool:
-    """Whether an allowed URL, in which `*` is any text, is this one."""
+    """Whether a URL fits an allowed one, in which `*` is any text."""
     if not isinstance(pattern, str):
         return False
     first, *rest = pattern.split("*")
@@ -122,13 +123,13 @@ def url_fits(pattern: object, url: str) -> bool:
 
 
 def _quoted(word: str) -> str:
-    """A word for a shell that expands our placeholders in it, and nothing else."""
+    """A shell word in which only our placeholders are expanded."""
     parts = (f'"{part}"' if _RUNTIME.fullmatch(part) else shlex.quote(part) for part in _RUNTIME.split(word) if part)
     return "".join(parts) or "''"
 
 
 def _data(plugin: str, slug: str, dialect: str) -> str:
-    """The plugin's data folder: for an installed plugin of Claude Code the very one that it uses itself."""
+    """The plugin's data folder; for an installed plugin, the same that Claude Code uses."""
     if dialect == "ion":
         return f"~/.local/share/ion/plugins/data/{slug}"
     installed = _INSTALLED.search(plugin)
@@ -140,7 +141,7 @@ def _data(plugin: str, slug: str, dialect: str) -> str:
 
 
 def _project(path: Path) -> str:
-    """The folder above the nearest `.claude` or `.ion`, but for that of the home directory, which is every project's."""
+    """The folder above the nearest `.claude` or `.ion`; not the home directory, whose settings are for every project."""
     home = os.path.realpath(os.path.expanduser("~"))
     for one in path.parents:
         if one.name in (".claude", ".ion"):

@@ -1,4 +1,4 @@
-"""What a hook of Claude Code's format reads on stdin: Claude Code's own payload, or any agent's event in its shape."""
+"""The stdin of hooks of Claude Code's format: Claude Code's own payload, or another agent's event in the same form."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OWN: Final[Mapping[str, tuple[str, ...]]] = {
     "PermissionRequest": ("permission_mode",),
     "PermissionDenied": ("permission_mode", "reason"),
 }
-"""The fields of its own that an event has; Claude Code leaves out what it does not know, other than its nulls."""
+"""The fields that an event has in addition; Claude Code leaves out unknown values, except its nulls."""
 
 _NULLABLE: Final = frozenset({"custom_instructions"})
 _HUNK: Final = re.compile(r"^\*\*\* (Add|Update) File: (.+?)[ \t]*$")
@@ -39,21 +39,21 @@ _MADE_FROM_PATCH: Final = frozenset({"old", "new", "content"})
 
 
 class Rewrite(NamedTuple):
-    """What an `updatedInput` changes, for the verdict, and what of it cannot be carried."""
+    """The changes of an `updatedInput`, for the verdict, and those that cannot be carried."""
 
     changed: dict[str, Any]
-    """Canonical fields (Claude Code's own for its own event); empty where nothing changed."""
+    """Canonical fields (for Claude Code's own event, its fields); empty if nothing changed."""
     unwritable: dict[str, Any]
-    """Changed fields, in Claude Code's names, that the agent's call has no place for."""
+    """Changed fields, in Claude Code's names, that the agent's call has no field for."""
     kept: tuple[str, ...]
-    """Fields that the answer left out, which Claude Code would remove and the bus keeps."""
+    """Fields that the answer left out: Claude Code would remove them, and the bus keeps them."""
 
 
 def payload(name: str, event: Event, tool: str, *, ion: bool = False) -> dict[str, Any]:
-    """The payload of the event `name`, told of the tool as `tool`; `ion` adds ion's own names.
+    """The payload of the event `name`, with `tool` as the tool's name; `ion` adds ion's own names.
 
-    Claude Code's own payload stays as it came, but for an input that another hook has changed. For other agents, the
-    native names and the agent's own payload stand below `fleethook`.
+    Claude Code's own payload is unchanged, except for an input that another hook changed. For other agents, `fleethook`
+    in it has the native names and the agent's own payload.
     """
     given = event.raw if event.source == CLAUDE and event.raw is not None and "hook_event_name" in event.raw else None
     said = _as_it_came(given, event) if given is not None else _translated(name, event, tool)
@@ -69,7 +69,7 @@ def encode(said: Mapping[str, Any]) -> bytes:
 
 
 _OF_PATCH: Final = frozenset({"patch", "path", "paths"})
-"""What we derive of a patch in a shell command."""
+"""Fields that Fleethook derives from a patch in a shell command."""
 
 
 def tool_input(event: Event, tool: str) -> dict[str, Any]:
@@ -80,7 +80,9 @@ def tool_input(event: Event, tool: str) -> dict[str, Any]:
             return native_input(CLAUDE, event.native_tool, event.input, original)
     made = input_for(CLAUDE, tool, event.source, event.native_tool or event.tool, event.input)
     patch = event.input.get("patch")
-    if isinstance(patch, str) and tool == "Bash":  # a command is shown as one, though its agent edits by it
+    if (
+        isinstance(patch, str) and tool == "Bash"
+    ):  # a command is shown as a command, even if its agent edits files with it
         return {name: value for name, value in made.items() if name not in _OF_PATCH}
     if isinstance(patch, str):
         made = {**native_input(CLAUDE, tool, _from_patch(patch), {}), **made}
@@ -88,7 +90,7 @@ def tool_input(event: Event, tool: str) -> dict[str, Any]:
 
 
 def read_rewrite(event: Event, tool: str, updated: Mapping[str, Any]) -> Rewrite:
-    """What an answer's `updatedInput` for `tool` changes of the input that the hook was shown."""
+    """The changes that an answer's `updatedInput` for `tool` makes to the input that the hook got."""
     shown = tool_input(event, tool)
     changed = {key: value for key, value in updated.items() if key not in shown or shown[key] != value}
     kept = tuple(key for key in shown if key not in updated)
@@ -116,7 +118,7 @@ def _as_it_came(given: dict[str, Any], event: Event) -> dict[str, Any]:
 
 
 def _translated(name: str, event: Event, tool: str) -> dict[str, Any]:
-    """The payload made from the event; Claude Code's own (whose raw payload was not kept) needs nothing added."""
+    """A payload made from the event; for Claude Code's own event without its raw payload, nothing is added."""
     said: dict[str, Any] = {"session_id": event.session, "cwd": event.cwd, "hook_event_name": name}
     more: dict[str, Any] = {}
     if event.source != CLAUDE:
@@ -135,7 +137,7 @@ def _translated(name: str, event: Event, tool: str) -> dict[str, Any]:
 
 
 def _response(tool: str, output: object) -> object:
-    """What a tool gave, as Claude Code's tools give it where that is known."""
+    """A tool's result in the form of Claude Code's tools, if that form is known."""
     if tool != "Bash" or (isinstance(output, dict) and "stdout" in output):
         return output
     text = _text(output)
@@ -143,7 +145,7 @@ def _response(tool: str, output: object) -> object:
 
 
 def _text(output: object) -> str:
-    """The text of a tool's output in the forms that agents have; empty where there is none."""
+    """The text of a tool's output, in any agent's form; empty if there is none."""
     if isinstance(output, str):
         return output
     if isinstance(output, list):
