@@ -17,7 +17,7 @@
     ├── AmbiguousId            the beginning of more than one id
     └── Denied                 what a hook blocked (raised by the scopes of Python agents)
 
-Data stands in attributes, the text is for people: what, where, and what to do.
+Attributes hold the data. The text is for people: what is wrong, where, and what to do.
 """
 
 from __future__ import annotations
@@ -124,9 +124,9 @@ class AmbiguousId(FleethookError):
 
 
 class Denied(FleethookError):
-    """What hooks blocked: a tool call, a prompt, a model call; `reason` is what the model is told.
+    """Hooks blocked a tool call, a prompt or a model call; `reason` is the text for the model.
 
-    `verdict` is all that was said: the hooks that took part, how long they took, whether it is a fallback.
+    `verdict` is the whole verdict: its hooks, how long they took, and whether it is a fallback.
     """
 
     def __init__(self, reason: str, verdict: Verdict | None = None) -> None:

@@ -125,7 +125,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Record what it would have decided, and decide nothing."""
     dialect: str = NATIVE
     plugin: str = ""
-    """The plugin that it belongs to; empty where its system has no plugins."""
+    """The plugin that it belongs to; empty if its system has no plugins."""
     args: tuple[str, ...] = ()
     """Arguments of `command`, which is then a program that is started without a shell."""
     shell: str = ""

@@ -34,7 +34,7 @@ def begins(name: str, beginning: str) -> bool:
 
 
 def reply_token() -> str:
-    """128 random bits in hex: whoever knows it may read one verdict."""
+    """128 random bits in hex. A process that knows them may read one verdict."""
     return os.urandom(16).hex()
 
 

@@ -202,7 +202,7 @@ def answer_call(
 ) -> ScriptCall:
     """The script call that acknowledges the entry, records the event with its verdict, and gives the answer.
 
-    An empty `answer` stands for the verdict itself. `owner` is the consumer that ran hooks with effects: its answer counts
+    If `answer` is empty, the verdict itself is the answer. `owner` is the consumer that ran hooks with effects: its answer counts
     only if no other consumer has claimed the entry. `decided` is when the verdict was there, in ms by the server's clock.
     """
     encoded = encode_verdict(verdict)
@@ -211,7 +211,7 @@ def answer_call(
     fields: list[str | bytes] = ["id", request.id, *about, "body", request.body, "verdict", encoded]
     report: list[str | bytes] = []
     place = _FIELDS_FROM + len(fields) - 1
-    fields += ["asked", str(request.added)]  # what the time before the verdict is told apart by, in a trace
+    fields += ["asked", str(request.added)]  # a trace separates the time before the verdict by it
     if decided:
         fields += ["decided", str(decided)]
     if request.parent:

@@ -1,6 +1,6 @@
 """One vocabulary of tools over all agents: canonical names and input fields, and the way back (X-01).
 
-The names themselves stand in `vocabulary.py`.
+The names themselves are in `tool_names.py`.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def canonical_input(source: str, native: str, given: Mapping[str, Any]) -> dict[
     The agent's own field wins over a field that only happens to have the canonical name, so a call cannot show a hook
     one `path` and use another. A command given as an argument list becomes the text of a command, several commands or
     addresses become lines of one text; a patch shows its files as `paths`, and the first as `path`, also where a shell
-    command calls `apply_patch`. What a tool does that no table lists is told by its name and arguments.
+    command calls `apply_patch`. For a tool that no table lists, the name and arguments decide what it does.
     """
     result = dict(given)
     use, made = _understood(source, native, given)

@@ -1,8 +1,8 @@
-"""Forge's Python API: a program written for it changes its import line, and runs in process or over the bus.
+"""Forge's Python API: a program for Forge changes its import line, and runs in its process or over the bus.
 
-    from bus.forge import EventType, Hook, HookConfig, HookEvent, HookExecutor, HookRegistry, HookResult
+from bus.forge import EventType, Hook, HookConfig, HookEvent, HookExecutor, HookRegistry, HookResult
 
-With `HookExecutor(registry, bus=Bus(…))` the fleet's hooks run too. F-02 to F-06 and F-13 say what each name does.
+With `HookExecutor(registry, bus=Bus(…))` the fleet's hooks run too. F-02 to F-06 and F-13 specify each name.
 """
 
 from __future__ import annotations

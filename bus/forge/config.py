@@ -26,7 +26,7 @@ class HookConfig:
     def load_global(cls) -> list[Hook]:
         """The hooks of `~/.config/src/forge/hooks.json` and `~/.config/forge/hooks.json`, in that order.
 
-        A bad entry or file is warned of with its place, and the others load (F-11).
+        Warns of a bad entry or file with its place; the others load (F-11).
         """
         return _load(forge_global_files())
 
@@ -42,19 +42,19 @@ class HookConfig:
 
     @classmethod
     def save_global(cls, hooks: Sequence[Hook]) -> None:
-        """Make these the global hooks; raises OSError."""
+        """Save these as the global hooks; raises OSError."""
         _save(forge_global_files(), hooks)
 
     @classmethod
     def save_project(cls, project_root: str | os.PathLike[str], hooks: Sequence[Hook]) -> None:
-        """Make these the hooks of a project, in the files that `load_project` reads; raises OSError."""
+        """Save these as the hooks of a project, in the files that `load_project` reads; raises OSError."""
         found = forge_project_files(forge_project_root(Path(project_root)))
         there = any(path.is_file() for path in found)
         _save(found if there else forge_project_files(Path(project_root)), hooks)
 
     @classmethod
     def get_default_hooks(cls) -> list[Hook]:
-        """The hooks that are there when nobody has asked for any: none."""
+        """The hooks without any hook file: none."""
         return []
 
 
@@ -79,10 +79,10 @@ def _load(paths: Sequence[Path]) -> list[Hook]:
 
 
 def _save(paths: Sequence[Path], hooks: Sequence[Hook]) -> None:
-    """Write each hook to the file that it came from, and a new one to the file that Forge has now.
+    """Write each hook to the file that it came from, and a new hook to the file that Forge uses now.
 
-    That is the last one where it has several or none. Where hooks were put in an order that no two files can have, all of
-    them go there.
+    If there are several such files or none, that is the last one. If no two files can have the hooks in this order, all
+    hooks go there.
     """
     there = [path for path in paths if path.is_file()]
     target = there[-1] if there else paths[-1]
@@ -95,7 +95,7 @@ def _save(paths: Sequence[Path], hooks: Sequence[Hook]) -> None:
 
 
 def _write(path: Path, hooks: Sequence[Hook]) -> None:
-    """Whole or not at all; what else is in the file stays, its entries with a mistake where they were."""
+    """Write a file in one step. Its other fields stay, and its wrong entries stay where they were."""
     document, entries = _as_it_is(path)
     listed: list[Any] = [hook.to_dict() for hook in hooks]
     for number, (raw, known) in enumerate(entries):
@@ -112,7 +112,7 @@ def _write(path: Path, hooks: Sequence[Hook]) -> None:
 
 
 def _as_it_is(path: Path) -> tuple[dict[str, Any] | list[Any], Sequence[tuple[Any, object | None]]]:
-    """A file's own value, and its entries with their hooks; an empty one where there is none that can be read."""
+    """A file's value, and its entries with their hooks; an empty value if it cannot be read."""
     if not path.is_file():
         return {}, ()
     try:

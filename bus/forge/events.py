@@ -1,4 +1,4 @@
-"""Forge's event: what a program of Forge's users makes for everything that happens (F-02)."""
+"""Forge's event, which programs for Forge create (F-02)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OWN: Final = frozenset({"FORGE_EVENT", "FORGE_TIMESTAMP", "FORGE_SESSION_ID", "
 
 @dataclass
 class HookEvent:
-    """One event: its type, when it happened (seconds since 1970), what belongs to it."""
+    """One event: its type, time (seconds since 1970) and data."""
 
     type: EventType
     timestamp: float = field(default_factory=time.time)
@@ -28,13 +28,13 @@ class HookEvent:
     session_id: str | None = None
 
     def __post_init__(self) -> None:
-        """A type may be given by its name; ValueError for one that does not exist."""
+        """Accepts a type's name too; raises ValueError for an unknown one."""
         self.type = EventType(self.type)
 
     def to_env(self) -> dict[str, str]:
         """The variables that a hook gets: FORGE_EVENT, FORGE_TOOL_NAME …, and each field of `data` as FORGE_<FIELD> (F-07).
 
-        A field of `data` never takes the place of one of the event's own.
+        A field of `data` never replaces a variable of the event's own.
         """
         said = {"FORGE_EVENT": self.type.value, "FORGE_TIMESTAMP": str(self.timestamp)}
         if self.session_id:
@@ -48,7 +48,7 @@ class HookEvent:
         return {name: value.replace("\0", "") for name, value in said.items()}
 
     def to_json(self) -> str:
-        """type, timestamp, data, tool_name and session_id as a JSON object; what JSON does not have is put in words."""
+        """type, timestamp, data, tool_name and session_id as a JSON object; values that JSON lacks become text."""
         return json.dumps(
             {
                 "type": self.type.value,
@@ -125,22 +125,22 @@ class HookEvent:
 
     @classmethod
     def permission_granted(cls, tool_name: str, session_id: str | None = None) -> Self:
-        """A person said yes."""
+        """A person granted a permission."""
         return cls._made(EventType.PERMISSION_GRANTED, session_id, tool_name)
 
     @classmethod
     def permission_denied(cls, tool_name: str, session_id: str | None = None) -> Self:
-        """A person said no."""
+        """A person denied a permission."""
         return cls._made(EventType.PERMISSION_DENIED, session_id, tool_name)
 
     @classmethod
     def user_prompt_submit(cls, content: str, session_id: str | None = None) -> Self:
-        """A user asks for something."""
+        """A user sends a prompt."""
         return cls._made(EventType.USER_PROMPT_SUBMIT, session_id, user_input=content)
 
     @classmethod
     def user_interrupt(cls, session_id: str | None = None) -> Self:
-        """A user stops it."""
+        """A user interrupts the agent."""
         return cls._made(EventType.USER_INTERRUPT, session_id)
 
     @classmethod
@@ -149,7 +149,7 @@ class HookEvent:
 
 
 def canonical(event: HookEvent, cwd: str) -> Event:
-    """The event as every hook of the bus sees it, in the directory that its program works in."""
+    """The event in the form that hooks of the bus get, with the program's working directory."""
     given = json.loads(event.to_json())
     return DIALECT.read(event.type.value, json.dumps({**given, "working_dir": cwd}).encode())
 
@@ -160,7 +160,7 @@ def _worded(value: object) -> str:
 
 
 def _jsonable(value: Any) -> Any:
-    """Bytes as text: the wire takes them, JSON does not."""
+    """Bytes as text: the wire accepts them, JSON does not."""
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, Mapping):

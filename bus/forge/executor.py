@@ -1,4 +1,4 @@
-"""Forge's executor: the hooks of a registry run for an event, in this process or with those of the bus (F-06)."""
+"""Forge's executor: runs the hooks of a registry for an event, in this process or together with the bus's hooks (F-06)."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from bus.verdicts import Verdict
 log = logging.getLogger("fleethook.forge")
 
 MOST_RESULTS: Final = 100
-"""Hooks that run for one event where a program does not say otherwise."""
+"""How many hooks run for one event at a time, unless the program says otherwise."""
 
 _NOT_FOUND: Final = frozenset({126, 127})
 
 
 @dataclass
 class HookResult:
-    """How one hook ended; `exit_code` is negative where it was killed or never ran, `duration` in seconds."""
+    """The result of one hook. `exit_code` is negative if it was killed or never ran; `duration` is in seconds."""
 
     hook: Hook
     exit_code: int
@@ -41,16 +41,16 @@ class HookResult:
     timed_out: bool = False
     error: str | None = None
     verdict: Verdict | None = None
-    """All that the hooks of the bus said, in the result that stands for them."""
+    """The verdict of the bus's hooks, in the result for them."""
 
     @property
     def success(self) -> bool:
-        """Whether it ended with 0, in time and by itself."""
+        """Whether it exited with 0, without a timeout or signal."""
         return self.exit_code == 0 and not self.timed_out and not self.error
 
     @property
     def should_continue(self) -> bool:
-        """Whether nothing was blocked: a hook blocks by ending with another code than 0.
+        """Whether it blocked nothing. A hook blocks with an exit code other than 0.
 
         A command that is not found (126, 127), a timeout and a crash are failures, and block nothing (F-11).
         """
@@ -59,7 +59,7 @@ class HookResult:
 
 
 class HookBlockedError(FleethookError):
-    """A program's own way to say that a hook blocked what it was about to do."""
+    """An error for programs to raise when a hook blocked their action."""
 
     def __init__(self, result: HookResult) -> None:
         self.result = result
@@ -69,10 +69,10 @@ class HookBlockedError(FleethookError):
 
 
 class HookExecutor:
-    """Runs the hooks of `registry` (default: the shared one); with `bus` those of the fleet decide first.
+    """Runs the hooks of `registry` (default: the shared one); with `bus`, the fleet's hooks decide first.
 
-    `default_timeout` is for hooks without a timeout of their own, in seconds; `working_dir` for those without a
-    directory. A command sees the safe list of the environment and what `env_pass` names, not all of it.
+    `default_timeout` in seconds is for hooks without a timeout; `working_dir` for hooks without a directory. A command
+    gets the safe list of the environment and the variables in `env_pass`, not the whole environment.
     """
 
     MAX_RESULTS = MOST_RESULTS
@@ -95,11 +95,11 @@ class HookExecutor:
     async def execute_hooks(
         self, event: HookEvent, *, stop_on_failure: bool = True, max_results: int | None = None
     ) -> list[HookResult]:
-        """How each hook ended, in the order of registration; never raises for what a hook does.
+        """The result of each hook, in the order of registration; never raises for a hook's failure.
 
-        The first that blocks ends the chain, and so does one that fails, unless `stop_on_failure` is False; a command
-        that is not found is logged and ends nothing. What the hooks of the bus said is the first result, where they
-        said anything.
+        The first hook that blocks ends the chain, and so does one that fails, unless `stop_on_failure` is False. A
+        command that is not found is logged and does not end the chain. The first result is the verdict of the bus's
+        hooks, if they gave one.
         """
         results: list[HookResult] = []
         parent = os.environ.get("FLEETHOOK_PARENT", "")
@@ -146,7 +146,7 @@ class HookExecutor:
         return result
 
     async def _over_the_bus(self, bus: Sender, event: HookEvent) -> tuple[str, HookResult | None]:
-        """The id of the event, and what the hooks of the bus said as one hook of Forge's would; None where nothing."""
+        """The event's id, and the verdict of the bus's hooks as a result of one Forge hook; None if they gave none."""
         asked = canonical(event, str(self.working_dir))
         if not DIALECT.capabilities[event.type.value].waits:
             try:

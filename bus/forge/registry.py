@@ -1,4 +1,4 @@
-"""Forge's hooks and their registry (F-03 to F-05): a look-up costs what matches, however many others there are."""
+"""Forge's hooks and their registry (F-03 to F-05). A look-up takes as long as its matches, however many hooks there are."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = logging.getLogger("fleethook.forge")
 
 
 class _NotGiven(float):
-    """A timeout that nobody gave: it reads as the usual one, and an executor's `default_timeout` takes its place."""
+    """A timeout that was not set: it reads as the usual one, and an executor's `default_timeout` replaces it."""
 
 
 USUAL_TIMEOUT: Final = _NotGiven(DEFAULT_TIMEOUT)
@@ -39,29 +39,29 @@ class Hook:
     enabled: bool = True
     description: str = ""
     others: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
-    """The other keys of its entry in a hooks.json, which come back when it is saved."""
+    """The other keys of its entry in a hooks.json; they are written again when it is saved."""
     file: str = field(default="", repr=False, compare=False)
-    """The hooks.json that it was loaded from; it is saved there again."""
+    """The hooks.json that it was loaded from, and is saved to."""
 
     def __post_init__(self) -> None:
-        """None, which Forge takes for an empty environment, is one."""
+        """Accepts None as an empty environment, as Forge does."""
         self.env = dict(self.env or {})
 
     @property
     def own_timeout(self) -> float | None:
-        """Its timeout in seconds where it has one of its own."""
+        """Its timeout in seconds; None if it has none of its own."""
         given = not isinstance(self.timeout, _NotGiven) and self.timeout and self.timeout > 0
         return self.timeout if given else None
 
     def matches(self, event: HookEvent) -> bool:
-        """Whether its pattern fits, enabled or not (F-04); a pattern that is none fits nothing."""
+        """Whether its pattern fits, even if it is disabled (F-04); an invalid pattern fits nothing."""
         try:
             return bool(_index(self.event_pattern).find(_key(event)))
         except PatternError:
             return False
 
     def to_dict(self) -> dict[str, Any]:
-        """Its entry in a hooks.json, without what is as it would be anyway."""
+        """Its entry in a hooks.json, without default values."""
         entry: dict[str, Any] = {"event": self.event_pattern, "command": self.command}
         rest: dict[str, tuple[object, object]] = {
             "timeout": (self.own_timeout, None),
@@ -74,7 +74,7 @@ class Hook:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
-        """The hook of an entry; ConfigError for one that lacks its event or command, or has something else there."""
+        """The hook of an entry; raises ConfigError if its event or command is missing or has a wrong type."""
         for name in ("event", "command"):
             if not isinstance(data.get(name), str):
                 raise ConfigError(f"a hook of Forge needs {name!r}, a text", path=name)
@@ -96,7 +96,7 @@ class Hook:
 
 
 class _Live(list[Hook]):
-    """A list that knows whether it was changed since it was last indexed."""
+    """A list that notes whether it changed since it was last indexed."""
 
     changed = False
 
@@ -130,7 +130,7 @@ for _name in (
 
 
 class _IndexedHook(NamedTuple):
-    """A hook as the index holds it."""
+    """A hook in the index."""
 
     id: str
     tool: str
@@ -150,7 +150,7 @@ class HookRegistry:
 
     @classmethod
     def get_instance(cls) -> HookRegistry:
-        """The one that a whole program shares."""
+        """The registry that a whole program shares."""
         with cls._guard:
             if cls._shared is None:
                 cls._shared = cls()
@@ -158,17 +158,17 @@ class HookRegistry:
 
     @classmethod
     def reset_instance(cls) -> None:
-        """Let the next caller have a new one."""
+        """Forget the shared registry: the next caller gets a new one."""
         with cls._guard:
             cls._shared = None
 
     @property
     def hooks(self) -> list[Hook]:
-        """All of them, in order: the list itself, whose changes count at the next event."""
+        """All hooks, in order. It is the list itself: changes of it count at the next event."""
         return self._hooks
 
     def register(self, hook: Hook) -> None:
-        """Put in a hook, after all others, in constant time; one whose pattern is none is kept, warned of and never run."""
+        """Add a hook at the end, in constant time. A hook with an invalid pattern is kept, with a warning, and never runs."""
         with self._lock:
             changed = self._hooks.changed
             self._hooks.append(hook)
@@ -181,7 +181,7 @@ class HookRegistry:
             self.register(hook)
 
     def unregister(self, event_pattern: str) -> bool:
-        """Take out every hook of this very pattern; whether there was one."""
+        """Remove every hook with exactly this pattern; returns whether there was one."""
         with self._lock:
             left = [hook for hook in self._hooks if hook.event_pattern != event_pattern]
             found = len(left) < len(self._hooks)
@@ -200,16 +200,16 @@ class HookRegistry:
         return [entry.hook for entry in found if entry.hook is not None and entry.hook.enabled]
 
     def clear(self) -> None:
-        """Take out all of them."""
+        """Remove all hooks."""
         with self._lock:
             self._hooks.clear()
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of hooks."""
         return len(self._hooks)
 
     def __iter__(self) -> Iterator[Hook]:
-        """All of them, in order."""
+        """All hooks, in order."""
         return iter(list(self._hooks))
 
     def _add(self, hook: Hook) -> None:
@@ -225,7 +225,7 @@ def _index(pattern: str) -> Index[_IndexedHook]:
 
 
 def _key(event: HookEvent) -> Event:
-    """What of an event a pattern looks at."""
+    """The texts of an event that a pattern is compared with."""
     tool = event.tool_name or ""
     return Event(
         type=event.type.value,

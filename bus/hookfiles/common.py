@@ -175,7 +175,7 @@ def missing_script(command: str, base: str = "") -> tuple[str, str] | None:
         return None
     full = os.path.join(base, full)
     if not os.path.isfile(full):
-        return f"the command names {named}, which is not there", "put the script in place, or mend the path"
+        return f"the command names {named}, which is not there", "create the script, or correct the path"
     if direct and not os.access(full, os.X_OK):
         return f"the command runs {named}, which is not executable", f"chmod +x {named}"
     return None

@@ -309,8 +309,8 @@ def _hook(file: common.Reading, path: PathParts, raw: Plain, root: str) -> Hook 
     if len(file.problems) > before:
         return None
     for name in literal_variables(entry.command, lambda name: name in _SHORT or name.startswith("FORGE_")):
-        mend = f'put it in double quotes: \\"${name}\\" in JSON'
-        file.warn((*path, "command"), f"${name} stands in single quotes, where no shell fills it in", hint=mend)
+        hint = f'put it in double quotes: \\"${name}\\" in JSON'
+        file.warn((*path, "command"), f"${name} is in single quotes, so the shell does not fill it in", hint=hint)
     below = os.path.expanduser(directory)
     full = os.path.join(root, below) if below else root
     file.script((*path, "command"), entry.command, full if os.path.isabs(full) else "")

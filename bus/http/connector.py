@@ -29,7 +29,7 @@ __all__ = ["BoundedConnector", "BoundedProtocol", "Connection", "HttpProcessingE
 
 KEEP_ALIVE: Final = 4.0
 """Seconds that an idle connection is kept: less than most servers' own limit (Node and uvicorn: 5 s), since a POST on a
-connection that the server is just closing cannot be told from one that it has acted upon."""
+connection that the server is just closing looks like one that it has acted upon."""
 
 OVERHEAD: Final = 64 * 1024
 """Bytes of a response that may come beside as many of its body as are read: interim responses, head, chunks, trailers."""

@@ -23,7 +23,7 @@ TOLERANCE = 300  # seconds, both ways
 _LEAST_KEY = 24
 _MOST_KEY = 64
 """Bytes; the specification's bounds for a symmetric key. A shorter one is verified, since other senders use such keys."""
-# A dot would let the same signature stand for another id, time and body; the rest keeps the header one line of text.
+# With a dot, another id, time and body could have the same signature. Other characters could break the header's line.
 _MESSAGE_ID = re.compile(r"[!-\-/-~]{1,256}\Z")
 _TIMESTAMP = re.compile(r"[0-9]{1,12}\Z")
 _MOST_SIGNATURES = 16  # of a header that is checked; a sender has no honest use for more keys at a time

@@ -113,9 +113,9 @@ def config_file(folder: Path) -> Path | None:
 
 
 def make_private(path: Path, *, mend: bool = False) -> None:
-    """Make a directory for this user alone (0700), or see that it is one; ConfigError where it is not.
+    """Make a directory for this user alone (0700). Raises ConfigError if the path is something else.
 
-    `mend` takes a wider mode back where the directory is ours, and lets a link to such a directory pass.
+    With `mend`, a directory of this user with a wider mode gets the narrow one, and a link to a directory is allowed.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

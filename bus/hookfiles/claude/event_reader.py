@@ -21,7 +21,15 @@ from bus.hookfiles.claude.permission_rules import parse_rule
 from bus.hookfiles.claude.plugins import (
     ClaudePlugin,
 )
-from bus.hookfiles.claude.scripts import SET_HERE, Roots, filled, interpolated, told, unset_variables, url_fits
+from bus.hookfiles.claude.scripts import (
+    SET_HERE,
+    Roots,
+    filled,
+    interpolated,
+    script_problems,
+    unset_variables,
+    url_fits,
+)
 from bus.hookfiles.common import Reading, foreign_variables
 from bus.hooks import Hook, HttpCall, Layer
 from bus.http.address_policy import parse_target
@@ -268,7 +276,7 @@ class EventReader(Reading):
             )
         before = len(self.warnings), len(self.problems)
         for place, text in texts:
-            for problem, message, hint in told(text, self.roots):
+            for problem, message, hint in script_problems(text, self.roots):
                 (self.report if problem else self.warn)(place, message, hint=hint)
             unset = unset_variables(text)
             for name in unset:

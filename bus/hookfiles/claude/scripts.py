@@ -74,7 +74,7 @@ def filled(command: str, args: Sequence[str] | None, roots: Roots) -> tuple[str,
     return "exec " + " ".join(map(_quoted, words)), ()
 
 
-def told(text: str, roots: Roots) -> Iterator[tuple[bool, str, str]]:
+def script_problems(text: str, roots: Roots) -> Iterator[tuple[bool, str, str]]:
     """The problems of the scripts that a command names by a placeholder: whether each is an error, the message, and the fix."""
     for name, given in _SCRIPT.findall(text):
         root = roots.project if name == "CLAUDE_PROJECT_DIR" else roots.plugin
@@ -91,7 +91,7 @@ def told(text: str, roots: Roots) -> Iterator[tuple[bool, str, str]]:
                 yield True, error.message, error.hint
                 continue
         if given.strip("/") and not os.path.exists(path):
-            yield False, f"the command names {path}, which is not there", "put the script in place, or mend the path"
+            yield False, f"the command names {path}, which is not there", "create the script, or correct the path"
 
 
 def unset_variables(text: str) -> tuple[str, ...]:

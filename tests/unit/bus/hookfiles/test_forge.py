@@ -350,7 +350,7 @@ def test_variables_in_single_quotes_are_said_with_the_mend(
     file = read(tmp_path, {"hooks": [{"event": "*", "command": command}]})
     assert len(file.hooks) == 1
     assert [warning.partition(": ")[2] for warning in file.warnings] == [
-        f'${name} stands in single quotes, where no shell fills it in; put it in double quotes: \\"${name}\\" in JSON'
+        f'${name} is in single quotes, so the shell does not fill it in; put it in double quotes: \\"${name}\\" in JSON'
         for name in names
     ]
 
@@ -439,7 +439,7 @@ def test_a_project_s_hooks_run_at_its_root_and_missing_scripts_are_said(tmp_path
         file = read(folder, entries, "project")
         assert [hook.working_dir for hook in file.hooks] == [str(project), f"{project}/tools", "/"]
         assert [warning.partition(": ")[2] for warning in file.warnings] == [
-            "the command names ./gone.py, which is not there; put the script in place, or mend the path"
+            "the command names ./gone.py, which is not there; create the script, or correct the path"
         ]
     assert [hook.working_dir for hook in read(tmp_path / "global", entries).hooks] == ["", "tools", "/"]
 
