@@ -61,7 +61,7 @@ _LOOP_NAME: Final = re.compile(r"\b(?:all|exists|exists_one|map|filter)\s*\(\s*(
 _NOT_OURS: Final = (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError)
 
 
-class _Program(Protocol):
+class _CelProgram(Protocol):
     def execute(self, context: dict[str, Any], /) -> object: ...
 
 
@@ -75,7 +75,7 @@ class Condition:
 
     __slots__ = ("_program", "shape", "text", "uses_verdict")
 
-    def __init__(self, text: str, program: _Program, shape: Shape, *, uses_verdict: bool) -> None:
+    def __init__(self, text: str, program: _CelProgram, shape: Shape, *, uses_verdict: bool) -> None:
         self.text = text
         self.shape = shape
         self.uses_verdict = uses_verdict

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from bus.shell.inner import Arg, names, read_options
-from bus.shell.words import UNKNOWN, UNSET, Output, Scope, read_text, read_word
+from bus.shell.words import UNKNOWN, UNSET, Output, WordScope, read_text, read_word
 
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
     from tree_sitter import Node
@@ -18,7 +18,7 @@ STATEFUL: Final = _BUILTINS | {"cd", "pushd", "popd", "pwd", "alias"}
 """The commands whose effect on the rest of the script is known."""
 
 
-def apply_builtin(program: str, args: Sequence[Arg], stdin: Output, printed: str | None, scope: Scope) -> None:
+def apply_builtin(program: str, args: Sequence[Arg], stdin: Output, printed: str | None, scope: WordScope) -> None:
     """Change the variables of `scope` as a builtin does."""
     if program not in _BUILTINS:
         return
@@ -47,7 +47,7 @@ def parameters(words: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     return {"1": ("",), **own, "@": rest, "*": (" ".join(rest),)} if words else {}
 
 
-def set_parameters(scope: Scope, words: Sequence[str]) -> None:
+def set_parameters(scope: WordScope, words: Sequence[str]) -> None:
     """Make `words` what `$1`, `$2` … and `$@` are."""
     for name in [name for name in scope.variables if name.isdigit() and name != "0"]:
         del scope.variables[name]
@@ -55,7 +55,7 @@ def set_parameters(scope: Scope, words: Sequence[str]) -> None:
     scope.variables |= {"@": tuple(words) or ("",), "*": (" ".join(words),)}
 
 
-def _read(args: Sequence[Arg], stdin: Output, scope: Scope) -> None:
+def _read(args: Sequence[Arg], stdin: Output, scope: WordScope) -> None:
     options = read_options(args, _READ)
     targets = [arg.text for arg in args[options.end :]] or ["REPLY"]
     array = options.value("-a")
@@ -80,7 +80,7 @@ def enter(now: str, target: str) -> str:
     return target if now == "." or target.startswith(("/", "~", UNKNOWN, UNSET)) else f"{now}/{target}"
 
 
-class Directories:
+class DirectoryStack:
     """The directories that `cd -` and `popd` go back to."""
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class Directories:
         return back
 
 
-def assign(node: Node, scope: Scope) -> tuple[tuple[str, str], ...]:
+def assign(node: Node, scope: WordScope) -> tuple[tuple[str, str], ...]:
     """Take over what `x=1`, `export x=1`, `unset x` say; the names and values set."""
     if node.type != "variable_assignment":
         if node.type == "unset_command":
@@ -134,7 +134,7 @@ def assign(node: Node, scope: Scope) -> tuple[tuple[str, str], ...]:
     return ((key, texts[0]),)
 
 
-def _declare(node: Node, scope: Scope) -> tuple[tuple[str, str], ...]:
+def _declare(node: Node, scope: WordScope) -> tuple[tuple[str, str], ...]:
     """One argument of `export` and its like, also where it is quoted: `export "x=/"`."""
     if node.type == "variable_assignment":
         return assign(node, scope)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from bus.shell.found import NOTHING, Call, Found
 from bus.shell.inner import Arg
 from bus.shell.parsing import is_here_string
-from bus.shell.words import Output, Scope, read_text, read_word
+from bus.shell.words import Output, WordScope, read_text, read_word
 
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
     from tree_sitter import Node
@@ -17,7 +17,7 @@ _TABS: Final = re.compile(r"^\t+", re.MULTILINE)
 _EMPTY_HEREDOC: Final = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?[^\n]*\n\s*\1\s*")
 
 
-def read_redirections(nodes: list[Node], stdin: Output, scope: Scope, found: Found) -> tuple[Call, list[Arg]]:
+def read_redirections(nodes: list[Node], stdin: Output, scope: WordScope, found: Found) -> tuple[Call, list[Arg]]:
     """What redirections give a command: their targets, its standard input, and words that the grammar took for targets."""
     targets: list[tuple[str, str]] = []
     argv: list[Arg] = []
@@ -52,7 +52,7 @@ def read_redirections(nodes: list[Node], stdin: Output, scope: Scope, found: Fou
     return Call(stdin=stdin, redirects=tuple(targets)), argv
 
 
-def _heredoc(node: Node, scope: Scope, found: Found) -> tuple[Output, list[Arg], tuple[tuple[str, str], ...]]:
+def _heredoc(node: Node, scope: WordScope, found: Found) -> tuple[Output, list[Arg], tuple[tuple[str, str], ...]]:
     stdin = NOTHING
     argv: list[Arg] = []
     redirects: list[Node] = []

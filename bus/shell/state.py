@@ -6,14 +6,14 @@ from abc import ABC, abstractmethod
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from bus.shell.builtins import STATEFUL, Directories, apply_builtin, enter, parameters
+from bus.shell.builtins import STATEFUL, DirectoryStack, apply_builtin, enter, parameters
 from bus.shell.commands import PRINTING, Command, printed, program_name, read_own_output
 from bus.shell.editors import VARIABLES, side_script
 from bus.shell.found import NOTHING, Call, Found, may_write, scripts_made, together
 from bus.shell.inner import Arg, Inner
 from bus.shell.interpreters import may_prompt, opens_prompt
 from bus.shell.plain import Stage, Statement
-from bus.shell.words import UNKNOWN, UNSET, Output, Scope
+from bus.shell.words import UNKNOWN, UNSET, Output, WordScope
 from bus.shell.wrappers import init_script, inner_calls, runs_others
 
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
@@ -76,14 +76,14 @@ class Shell(ABC):
         self.found = found
         self.directory = directory
         self.scripts = scripts
-        self.directories = Directories()
+        self.directories = DirectoryStack()
         self.feeding: tuple[tuple[str, ...], Node | None] = ((), None)
         """The programs before the command whose words are being read, and its name."""
         self.inside: tuple[str, ...] = ()
         """The functions whose bodies are being read, innermost last."""
         self.made: set[str] = set()
         """The variables that it has set for whoever calls it."""
-        self.scope = Scope(b"", variables, self.substituted, found.budget)
+        self.scope = WordScope(b"", variables, self.substituted, found.budget)
 
     @abstractmethod
     def script(self, text: str, scripts: int, stdin: Output = NOTHING) -> str | None:

@@ -62,7 +62,7 @@ class Word(NamedTuple):
     sources: tuple[str, ...] = ()
 
 
-class Scope:
+class WordScope:
     """Where words are read: the source, what the variables hold, and how to look into `$(…)`."""
 
     __slots__ = ("budget", "origins", "source", "substitute", "variables")
@@ -102,7 +102,7 @@ def shown(text: str) -> str:
     return text.replace(UNKNOWN, "$…").replace(UNSET, "$…") if is_hidden(text) else text
 
 
-def read_word(node: Node, scope: Scope) -> Word:
+def read_word(node: Node, scope: WordScope) -> Word:
     """The words that `node` (a command's name or argument, an assigned value) becomes."""
     kind = node.type
     if kind in ("word", "number"):
@@ -122,7 +122,7 @@ def read_word(node: Node, scope: Scope) -> Word:
     return Word(tuple(f"./{text}" for text in texts) if _quoted_tilde(node, scope) else tuple(texts), sources)
 
 
-def _fields(value: str, scope: Scope) -> list[str]:
+def _fields(value: str, scope: WordScope) -> list[str]:
     """The words that an unquoted value becomes."""
     separators = scope.variables.get("IFS")
     if separators is None or not separators[0].strip():
@@ -130,7 +130,7 @@ def _fields(value: str, scope: Scope) -> list[str]:
     return [field for field in re.split(f"[{re.escape(separators[0])}]", value) if field]
 
 
-def read_text(node: Node, scope: Scope) -> Word:
+def read_text(node: Node, scope: WordScope) -> Word:
     """As `read_word`, without splitting: an assigned value, the text of a here-string or of a heredoc's body."""
     if node.type == "array":
         words = [read_word(child, scope) for child in node.named_children]
@@ -249,7 +249,7 @@ def unescaped(text: str) -> str:
     return f"./{plain}" if plain.startswith("~") else plain
 
 
-def _values(node: Node, scope: Scope) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _values(node: Node, scope: WordScope) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """What `node` may be as one piece of a word (several values: one of each), and the programs behind it."""
     kind = node.type
     if kind in ("word", "number", "string_content", "variable_name", "extglob_pattern", "regex"):
@@ -280,7 +280,7 @@ def _values(node: Node, scope: Scope) -> tuple[tuple[str, ...], tuple[str, ...]]
     return (scope.text(node).translate(_TO_BRACES),), ()
 
 
-def _with_gaps(node: Node, scope: Scope) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _with_gaps(node: Node, scope: WordScope) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """As `_values`; what an unquoted expansion has between its fields becomes a gap, at which its word is cut."""
     values, sources = _values(node, scope)
     if node.type in ("simple_expansion", "expansion") and any(map(_BLANK.search, values)):
@@ -288,7 +288,7 @@ def _with_gaps(node: Node, scope: Scope) -> tuple[tuple[str, ...], tuple[str, ..
     return values, sources
 
 
-def _quoted_tilde(node: Node, scope: Scope) -> bool:
+def _quoted_tilde(node: Node, scope: WordScope) -> bool:
     """Whether a word begins with a `~` in quotes, which is no home directory."""
     while node.type == "concatenation":
         node = node.children[0]
@@ -296,7 +296,7 @@ def _quoted_tilde(node: Node, scope: Scope) -> bool:
 
 
 def _joined(
-    pieces: list[tuple[tuple[str, ...], tuple[str, ...]]], scope: Scope
+    pieces: list[tuple[tuple[str, ...], tuple[str, ...]]], scope: WordScope
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     sources = tuple(source for _, piece in pieces for source in piece)
     choices = [values or ("",) for values, _ in pieces]
@@ -312,7 +312,7 @@ def _joined(
     return tuple("".join(choice) for choice in islice(product(*choices), most)), sources
 
 
-def _between(node: Node, scope: Scope, head: int, tail: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _between(node: Node, scope: WordScope, head: int, tail: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The text of a quoted string or heredoc: its literal parts are the gaps between the expansions in it.
 
     The parser gives white space before an expansion to the expansion, so gaps are read from the source.
@@ -337,7 +337,7 @@ def _between(node: Node, scope: Scope, head: int, tail: int) -> tuple[tuple[str,
     return _joined(pieces, scope)
 
 
-def _expansion(node: Node, scope: Scope) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _expansion(node: Node, scope: WordScope) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """`$x`, `${x}`, `${x:-default}`, `${x[@]}`, `${x%/}`; an operator that is not known makes the value unknown."""
     name, operator = "", ""
     operands: list[Node] = []

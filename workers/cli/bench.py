@@ -6,7 +6,7 @@ import click
 
 from workers.cli.common import Context, common_options, pass_fleet
 from workers.cli.screens.columns import Cell, Column
-from workers.cli.screens.progress import Part, Progress
+from workers.cli.screens.progress import Progress, TimedPart
 
 PARTS = ("request", "command", "dialects", "shim", "publish", "deliveries", "isolation", "guards", "heavy", "start")
 
@@ -50,7 +50,7 @@ def bench(fleet: Context, parts: tuple[str, ...], rounds: int, quick: bool) -> N
     from workers.bench.rounds import FULL, QUICK
     from workers.bench.run import run
 
-    lengths = [Part(name, _seconds(name, rounds, quick)) for name in parts or PARTS]
+    lengths = [TimedPart(name, _seconds(name, rounds, quick)) for name in parts or PARTS]
     with Progress(fleet, "bench", at_once=True) as progress:
         figures = run(parts, rounds, lambda number: progress.update_part(lengths, number), QUICK if quick else FULL)
     if fleet.json:

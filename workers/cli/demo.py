@@ -7,7 +7,7 @@ import asyncio
 import click
 
 from workers.cli.common import Context, pass_fleet
-from workers.cli.screens.progress import Part, Progress
+from workers.cli.screens.progress import Progress, TimedPart
 
 
 @click.command()
@@ -16,7 +16,7 @@ def demo(fleet: Context) -> None:
     """Play a scripted fleet through the real processes and a real server; exits 0 where everything held."""
     from workers.demo.play import STEPS, play
 
-    parts = [Part(name, seconds) for name, seconds in STEPS]
+    parts = [TimedPart(name, seconds) for name, seconds in STEPS]
     with Progress(fleet, "demo", at_once=True) as progress:
 
         def say(text: str) -> None:

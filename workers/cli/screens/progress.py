@@ -26,7 +26,7 @@ _DRAW_SECONDS: Final = 0.1
 _HOUR: Final = 3_600
 
 
-class Part(NamedTuple):
+class TimedPart(NamedTuple):
     """A part of work whose length is known from earlier runs."""
 
     name: str
@@ -79,7 +79,7 @@ class Progress:
             self._drawn = now
             self._draw(done, pace)
 
-    def update_part(self, parts: Sequence[Part], index: int) -> None:
+    def update_part(self, parts: Sequence[TimedPart], index: int) -> None:
         """Say which of the parts begins now; the time left is that of the others, at the speed of those that are done."""
         seconds = [part.seconds for part in parts]
         slower = (self._clock() - self._began) / sum(seconds[:index]) if index else 1.0

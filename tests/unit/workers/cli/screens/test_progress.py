@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from workers.cli.common import Context
-from workers.cli.screens.progress import CALM_SECONDS, Part, Progress, pace_text, rate, time_text
+from workers.cli.screens.progress import CALM_SECONDS, Progress, TimedPart, pace_text, rate, time_text
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_the_rate_is_of_what_was_watched() -> None:
 def test_parts_of_known_length(capsys: pytest.CaptureFixture[str]) -> None:
     """A machine that took twice as long for the first part takes twice as long for the others."""
     now = 0.0
-    parts = [Part("request", 10), Part("shim", 20), Part("start", 70)]
+    parts = [TimedPart("request", 10), TimedPart("shim", 20), TimedPart("start", 70)]
     with Progress(Context(), "bench", clock=lambda: now) as progress:
         progress.update_part(parts, 0)
         now = 20.0
