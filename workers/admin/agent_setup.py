@@ -1,4 +1,4 @@
-"""Connecting an agent: what its hook commands have to know, what is installed where, and what an install would write."""
+"""Connects an agent: the answer file of its hook commands, the hooks that are installed, and the plan of an install."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from bus.wire.embedded_server import bus_url, credentials
 from bus.wire.keys import Keys
 
 SHIM_URL: Final = "FLEETHOOK_SHIM_URL"
-"""The server as agents' hook commands reach it, with the rights of the role `shim`; read by installs alone."""
+"""The URL of the server for agents' hook commands, with the rights of the role `shim`; only installs read it."""
 
 
 OPENS: Final = "no longer denies if it fails"
@@ -56,7 +56,7 @@ class Installed(msgspec.Struct, frozen=True, kw_only=True):
     """The file; the folder where there is a file for each event."""
     commands: dict[str, str]
     seconds: dict[str, float] = {}
-    """What the agent gives each of them, where its file says."""
+    """The agent's timeout for each of them, if its file has one."""
     closed: bool = False
     """Whether it was installed with --fail-closed."""
 
@@ -64,7 +64,7 @@ class Installed(msgspec.Struct, frozen=True, kw_only=True):
 def answers_for(
     agent: str, settings: Settings, places: Directories, *, closed: bool, environ: Mapping[str, str] | None = None
 ) -> tuple[AnswerFile, tuple[str, ...]]:
-    """What the hook commands of an agent have to know, and what should be said about it.
+    """The answer file of an agent's hook commands, and warnings about it.
 
     Raises ConfigError for a URL that cannot be used, Unreachable for a host that does not resolve.
     """
@@ -83,14 +83,14 @@ def answers_for(
             f"({server.name or server.address}); `fleethook uninstall` first connects them to another"
         )
     elif not url:
-        credentials(places)  # an install before the first `up` makes those that `up` will use
+        credentials(places)  # an install before the first `up` creates the passwords that `up` will use
         url = bus_url(settings, "shim", places)
     try:
         server = server or server_from_url(url)
     except ConfigError as error:
         raise ConfigError(error.message, file=origin, hint=error.hint) from error
     dialect = find(agent)
-    # Every event has its line, whatever is subscribed: hooks of several scopes read the same file.
+    # Every event has a line, even if it is not installed, because the hooks of several scopes read the same file.
     events = answer_events(dialect, dialect.capabilities, fail_closed=closed, budget=settings.budget)
     made = AnswerFile(
         agent=agent,
@@ -104,14 +104,14 @@ def answers_for(
 
 
 def known_server(agent: str, settings: Settings, places: Directories) -> RedisServer | None:
-    """The fleet's server that hook commands here have from an earlier install: this agent's, else another's.
+    """The fleet's server in the answer file of an earlier install: this agent's, else another agent's.
 
-    None where this machine has a bus: a server of its own that runs, or one that the settings name.
+    None if this machine has a bus: a running server of its own, or one in the settings.
     """
     if settings.redis_url or _listens(places.socket):
         return None
     for name in dict.fromkeys((agent, *NAMES)):
-        with contextlib.suppress(ConfigError):  # said by whoever looks at that agent
+        with contextlib.suppress(ConfigError):  # the checks of that agent report it
             server = read_answer_file(places.answer_file(name)).server
             if (server.kind, server.address) != ("unix", str(places.socket)):
                 return server
@@ -119,9 +119,9 @@ def known_server(agent: str, settings: Settings, places: Directories) -> RedisSe
 
 
 def agent_only_url(settings: Settings, places: Directories, environ: Mapping[str, str] | None = None) -> str:
-    """The server as hook commands reach it, where this machine has agents and no bus; empty elsewhere.
+    """The URL of the server for hook commands if this machine has only agents; empty if it has a bus.
 
-    It holds a password. From FLEETHOOK_SHIM_URL, else from an earlier install.
+    It comes from FLEETHOOK_SHIM_URL, else from an earlier install, and holds a password.
     """
     if settings.redis_url:
         return ""
@@ -131,7 +131,7 @@ def agent_only_url(settings: Settings, places: Directories, environ: Mapping[str
 
 
 def _listens(path: Path) -> bool:
-    """Whether a server listens at a unix socket; what a killed one leaves behind does not count."""
+    """Whether a server listens at a unix socket; the file that a killed server left behind does not count."""
     with socket.socket(socket.AF_UNIX) as one:
         try:
             one.connect(str(path))
@@ -176,20 +176,20 @@ def plan(
     project: Path | None = None,
     budget: float = BUDGET_S,
 ) -> InstallPlan:
-    """What an install would change in the agent's settings; with a `home` of its own nothing in the environment moves it."""
+    """What an install would change in the agent's settings; with `home`, the environment's paths are ignored."""
     setup = Setup(sys.executable, str(places.answer_file(agent)), events_for(agent, events), closed, budget)
     return plan_install(agent, scope, where_is(home, project), setup)
 
 
 def where_is(home: Path | None = None, project: Path | None = None) -> InstallScope:
-    """Whose settings: this user's in this folder, unless others are named."""
+    """The home and project folder of the settings; default: this user's home and the current folder."""
     return InstallScope(home or Path.home(), project or Path.cwd(), os.environ if home is None else {})
 
 
 def losses(change: InstallPlan, answers: AnswerFile, places: Directories) -> dict[str, str]:
-    """What an install takes from the guards that are installed: by gate, whether its hook goes or no longer fails closed.
+    """How an install weakens the installed guards: for each gate, that its hook is removed or no longer fails closed.
 
-    That the hooks would ask another server stands at `server`.
+    The key `server` says that the hooks would ask another server.
     """
     can = find(change.agent).capabilities
     gates = {name for name, one in can.items() if one.waits and one.type in GATES}
@@ -201,7 +201,7 @@ def losses(change: InstallPlan, answers: AnswerFile, places: Directories) -> dic
                 found[call.event] = "removed"
             elif call.closed and not now[call.event].closed:
                 found[call.event] = OPENS
-    with contextlib.suppress(ConfigError):  # nothing is installed, or nothing that a hook command could use
+    with contextlib.suppress(ConfigError):  # there is no answer file, or none that a hook command could use
         there = read_answer_file(places.answer_file(change.agent))
         policies = {line.name: line.policy for line in answers.events}
         for line in there.events:
@@ -217,26 +217,26 @@ def _calls(agent: str, path: Path, raw: bytes | None) -> Iterable[InstalledComma
 
 
 def _asks(answers: AnswerFile) -> tuple[str | int, ...]:
-    """Which server and fleet its hook commands ask; a name may have another address today."""
+    """The server and fleet that the hook commands ask; compared by name, because an address may change."""
     server = answers.server
     return (server.kind, server.name or server.address, server.port, server.db, answers.prefix)
 
 
 def connect(change: InstallPlan, answers: AnswerFile, places: Directories) -> tuple[Path, ...]:
-    """Write what the hooks need, then the hooks, so that an agent that starts in between has both or neither.
+    """Write the answer file, then the hooks, so that an agent that starts in between has both or neither.
 
     Returns the backups.
     """
     write_answer_file(places.answer_file(change.agent), within_grants(answers, places, change))
-    with contextlib.suppress(OSError):  # a package that we may not write to: every call costs 3 ms more
+    with contextlib.suppress(OSError):  # we may not write to the package's folder: then every call takes 3 ms more
         compile_shim()
     return apply(change, places.state)
 
 
 def within_grants(answers: AnswerFile, places: Directories, change: InstallPlan | None = None) -> AnswerFile:
-    """The answers, with no more patience than what every installed entry has the agent grant, once `change` is made.
+    """The answers, with waiting times within the timeouts of all installed entries after `change`.
 
-    An entry in another project's settings may be older than these answers, which it reads all the same.
+    An entry in another project's settings may be older than these answers, but it reads the same answer file.
     """
     program = find_program(answers.agent)
     after = {one.path: one.after for one in change.changes} if change is not None else {}
@@ -259,7 +259,7 @@ def _within(line: EventLine, granted: Mapping[str, float]) -> EventLine:
 
 
 def installed(agent: str, *, home: Path | None = None, project: Path | None = None) -> tuple[Installed, ...]:
-    """Where our hooks stand in an agent's settings; a file that cannot be read holds none (see the plan's warnings)."""
+    """Our hooks in an agent's settings files; a file that cannot be read counts as empty (see the plan's warnings)."""
     whole = find_program(agent).form.whole
     found: dict[Path, Installed] = {}
     for scope, file, calls in installs_of(agent, where_is(home, project)):
@@ -275,8 +275,10 @@ def installed(agent: str, *, home: Path | None = None, project: Path | None = No
 
 
 def empty_spool(answer_file: Path, spool: Path) -> int:
-    """Send what waits on the disk while somebody still knows where to, and return how many events are left."""
-    with contextlib.suppress(OSError, NoAnswer, ValueError):  # Redis is away: it stays, and the caller says so
+    """Send the spooled events while the answer file still names the server; returns how many events are left."""
+    with contextlib.suppress(
+        OSError, NoAnswer, ValueError
+    ):  # Redis is away: the events stay, and the caller reports it
         if spool_status(spool).records:
             drain(str(answer_file))
     left = spool_status(spool).records
@@ -286,9 +288,9 @@ def empty_spool(answer_file: Path, spool: Path) -> int:
 
 
 def spool_without_agent(agent: str, places: Directories) -> Path:
-    """Where what waits for an agent goes whose answer file goes: beside the programs' events for the same server.
+    """Move the spooled events of an agent whose answer file is removed to the programs' spool for the same server.
 
-    Its own file where that cannot be: the answer file says nothing of use, or the disk is full.
+    Returns that spool; or the agent's own one if the answer file cannot be used or the disk is full.
     """
     spool = places.spool(agent)
     try:

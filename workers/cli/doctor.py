@@ -1,4 +1,4 @@
-"""`fleethook doctor`: whether hooks really run here, and what to do about what does not."""
+"""`fleethook doctor`: checks whether hooks really run here, and shows how to repair what fails."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def doctor(fleet: Context, live: bool, fix: bool, verbose: bool) -> None:
 
 
 def _redacted(checks: Sequence[Check]) -> list[Check]:
-    """The checks without secrets: an error may quote a line of somebody's file."""
+    """The checks without secrets: an error may quote a line of a user's file."""
     import msgspec
 
     from bus.secrets.redaction import redact_text
@@ -64,7 +64,7 @@ def _check_report(check: Check) -> dict[str, Any]:
 
 
 def _repair(fleet: Context, checks: Sequence[Check]) -> list[str]:
-    """Do what `--fix` can do, and say each thing that was done."""
+    """Repair what `--fix` can repair, and print what was done."""
     from workers.admin.doctor.mending import mend
 
     fixed = mend(checks, fleet.settings(), fleet.directories(), Path.cwd()) if any(one.mend for one in checks) else []
@@ -139,7 +139,7 @@ def _none_found(agents: Sequence[str]) -> list[Check]:
 def _examine_agent_only(
     fleet: Context, url: str, checked: Mapping[str, list[Check]], cwd: Path, *, live: bool
 ) -> list[Check]:
-    """The fleet's server and the agents of a machine that has no bus, with the rights of hook commands."""
+    """The checks of a machine that has only agents, made with the rights of hook commands."""
     import asyncio
 
     from bus.wire.connections import Connections
@@ -163,14 +163,14 @@ def _examine_agent_only(
 async def _reached(
     fleet: Context, connections: Connections, agent: str, cwd: Path, *, live: bool, away: bool
 ) -> list[Check]:
-    """What an agent's hook commands may do, and the proof that they do it."""
+    """The checks of an agent's hook commands: their rights and, with `live`, the canary."""
     from workers.admin.agent_setup import installed
     from workers.admin.doctor import Check, canary
     from workers.admin.doctor.rights import rights_checks
 
     settings, places, here = fleet.settings(), fleet.directories(), installed(agent, project=cwd)
     seen = await rights_checks(agent, places) if here else []
-    if live and away and here:  # it would only end up in the spool
+    if live and away and here:  # the canary would only go to the spool
         text = f"{agent}: the canary was not sent, since the server is away"
         return [*seen, Check(id=f"{agent}-live", status="unknown", what=text, fix="fleethook up", agent=agent)]
     if live and here:

@@ -1,4 +1,4 @@
-"""`fleethook install`: what agents' own settings and their hook commands need is shown, asked about and written."""
+"""`fleethook install`: shows the hook settings for each agent, asks, and writes them with the answer file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
 
 class _Job(NamedTuple):
-    """One agent's install: what would be written, and what is said about it."""
+    """One agent's install: what would be written, and the warnings about it."""
 
     plan: InstallPlan
     files: tuple[FileSummary, ...]
@@ -102,7 +102,7 @@ def install(
 
 
 def _report_weaker(fleet: Context, jobs: list[_Job]) -> None:
-    """Announce what these installs took from the guards that were there."""
+    """Report which guards these installs weakened."""
     from bus.ids import host_name
     from workers.cli.guard_reports import report_losses
 
@@ -112,7 +112,7 @@ def _report_weaker(fleet: Context, jobs: list[_Job]) -> None:
 
 
 def _warn_of_missing_guard(fleet: Context) -> None:
-    """Say that nothing would stop the agents that were connected; nothing where that cannot be seen."""
+    """Warn if no guard would stop the connected agents; silent if that is unknown."""
     from bus.hooksets.guarded import missing_guard
 
     shared = bool(fleet.settings().redis_url)
@@ -127,7 +127,7 @@ def _warn_of_missing_guard(fleet: Context) -> None:
 def _jobs(
     fleet: Context, agents: dict[str, None], scope: Scope, events: list[str] | None, *, fail_closed: bool
 ) -> tuple[list[_Job], dict[str, FleethookError]]:
-    """The installs of these agents, or of those that are found; one that fails leaves the others alone."""
+    """The installs of these agents, or of those that are found; a failed one does not stop the others."""
     from bus.installs import find, present
     from workers.admin.agent_setup import where_is
 
@@ -199,15 +199,15 @@ def _write(fleet: Context, jobs: list[_Job]) -> None:
 
 
 class _Step(NamedTuple):
-    """Something that only the person can do."""
+    """A step that only the person can do."""
 
     text: str
     agent: str = ""
-    """The agent that asks for it; empty where it is about all of them."""
+    """The agent that needs it; empty if it is about all of them."""
 
 
 def _steps(fleet: Context, needed: list[_Job]) -> list[_Step]:
-    """What is left to the person after these installs, in the order in which to do it."""
+    """The steps that are left to the person after these installs, in their order."""
     from workers.admin.agent_setup import agent_only_url
     from workers.supervisor import running
 
@@ -225,7 +225,7 @@ def _steps(fleet: Context, needed: list[_Job]) -> list[_Step]:
 def _show(
     fleet: Context, jobs: list[_Job], troubles: Mapping[str, FleethookError], steps: list[_Step], *, diff: bool
 ) -> None:
-    """What would be written where, and what deserves a warning."""
+    """Show what would be written where, and the warnings."""
     from bus.installs import find
     from workers.cli.screens import changes
 
@@ -254,7 +254,7 @@ def _numbers(steps: list[_Step], agent: str) -> str:
 
 
 def _facts(jobs: list[_Job], *, diff: bool) -> Iterator[tuple[str, str]]:
-    """What hook commands will know and do; said once where it is the same for all agents."""
+    """Show the server and failure policy of the hook commands; once if they are the same for all agents."""
     from workers.cli.screens import changes
 
     reports = [job.report for job in jobs]
@@ -280,7 +280,7 @@ def _policy(report: Mapping[str, Any]) -> str:
 
 
 def _report_done(fleet: Context, jobs: list[_Job], steps: list[_Step], *, dry_run: bool) -> None:
-    """What was written and what was there already; last, what is left to the person."""
+    """Show what was written and what existed already; then the steps that are left to the person."""
     from workers.cli.screens.changes import show_steps
 
     there = [job.plan.agent for job in jobs if not job.needed]

@@ -1,4 +1,4 @@
-"""Whether hooks really run here: every check as a value, with what is wrong and how to mend it.
+"""The checks of `fleethook doctor`: whether hooks really run here, what is wrong, and how to repair it.
 
 `unknown` is a state of its own: what could not be seen is neither well nor ill.
 """
@@ -19,7 +19,7 @@ INSTALL: Final = "fleethook install"
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """One check: `fix` is what a person can do, `mend` what `doctor --fix` does about it."""
+    """One check: `fix` is what a person can do, `mend` is what `doctor --fix` does."""
 
     id: str
     status: State
@@ -27,9 +27,9 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     fix: str = ""
     mend: Mend = ""
     agent: str = ""
-    """The agent that it is about; empty where it is about none."""
+    """The agent that it is about; empty if it is about none."""
     brief: str = ""
-    """What is in order, in a few words, for the line of its group."""
+    """A few words on what is in order, for the line of its group."""
 
 
 _LABELS: Final = {"machine": "This machine", "bus": "Bus", "fleet": "Fleet"}

@@ -23,7 +23,7 @@ _FIX: Final = f"check {SHIM_URL}, the network, and the fleet's server and worker
 
 
 async def fleet_checks(connections: Connections, keys: Keys, places: Directories) -> list[Check]:
-    """The fleet's server and workers, as far as the rights of hook commands show them."""
+    """Check the fleet's server and workers, as far as the rights of hook commands allow."""
     where = redact_url(connections.url)
     try:
         with connections.lease() as connection:
@@ -48,7 +48,7 @@ async def fleet_checks(connections: Connections, keys: Keys, places: Directories
 
 
 def _own_hooks(places: Directories) -> list[Check]:
-    """Hooks of this machine's own files: an evaluator elsewhere cannot read them."""
+    """Check the hooks of this machine's own files, which an evaluator elsewhere cannot read."""
     try:
         own, _ = own_hooks(config_file(places.config), places.trust_file, places.last_good)
     except ConfigError:
@@ -62,7 +62,7 @@ def _own_hooks(places: Directories) -> list[Check]:
 
 
 async def agent_checks_there(agent: str, places: Directories, cwd: Path, *, live: bool, away: bool) -> list[Check]:
-    """What an agent's hook commands may do at the fleet's server and, with `live`, the canary through them."""
+    """Check the rights of an agent's hook commands at the fleet's server and, with `live`, send the canary through them."""
     here = installed(agent, project=cwd)
     found = await rights_checks(agent, places) if here else []
     if live and away and here:
@@ -74,6 +74,6 @@ async def agent_checks_there(agent: str, places: Directories, cwd: Path, *, live
 
 
 def adapted(check: Check) -> Check:
-    """A check that would start a bus of this machine's own, as it is said on one that has agents only."""
+    """A check whose advice would start a bus of this machine's own, with the advice for a machine that has only agents."""
     what = check.what.replace(START_HINT, "")
     return msgspec.structs.replace(check, what=what, fix=_FIX if "fleethook up" in check.fix else check.fix)

@@ -38,7 +38,7 @@ VERSION_SECONDS: Final = 10.0
 
 
 def agents_here(places: Directories, cwd: Path) -> tuple[str, ...]:
-    """The agents to look at: those that seem to be on this machine, and those that were installed."""
+    """The agents to check: those that seem to be on this machine, and those with installed hooks."""
     where = where_is(project=cwd)
     return tuple(
         name
@@ -48,7 +48,7 @@ def agents_here(places: Directories, cwd: Path) -> tuple[str, ...]:
 
 
 def agent_checks(agent: str, settings: Settings, places: Directories, cwd: Path) -> Iterator[Check]:
-    """One agent: its program, where we are installed, what keeps hooks from running, and what its hooks know."""
+    """Check one agent: its program, its installed hooks, settings that stop hooks from running, and its answer file."""
     program = find(agent)
     version = _version(program)
     yield _program(program, version, cwd)
@@ -77,7 +77,7 @@ def agent_checks(agent: str, settings: Settings, places: Directories, cwd: Path)
 
 
 def _not_installed(program: Program, places: Directories, cwd: Path) -> Iterator[Check]:
-    """That none of our hooks are in the agent's settings; where they were, a file that can no longer be read says why."""
+    """The finding that none of our hooks are in the agent's settings, or that their file can no longer be read."""
     agent, was_installed = program.name, places.answer_file(program.name).exists()
     text = f"{program.label}: no hooks of Fleethook in its settings"
     yield _check(agent, "installed", "warn", text, fix=f"{INSTALL} {agent}")
@@ -93,7 +93,7 @@ def _not_installed(program: Program, places: Directories, cwd: Path) -> Iterator
 
 
 def _effective(program: Program, here: tuple[Installed, ...], cwd: Path) -> Iterator[Check]:
-    """What switches hooks off, and what the person has still to approve of."""
+    """Check for settings that disable hooks, and for hooks that the person still has to approve."""
     where, agent = where_is(project=cwd), program.name
     off: dict[InstallProblem, None] = {}
     untrusted: dict[InstallProblem, None] = {}
@@ -113,7 +113,7 @@ def _effective(program: Program, here: tuple[Installed, ...], cwd: Path) -> Iter
 
 
 def _version(program: Program) -> tuple[int, ...]:
-    """The version that the program says; empty where it says none or is not there."""
+    """The version that the program prints; empty if it prints none or does not exist."""
     found = re.search(r"\d+(?:\.\d+)+", _said_version(program))  # "codex-cli 0.169.0", "2.1.330 (Claude Code)"
     return tuple(int(part) for part in found[0].split(".")[:3]) if found else ()
 
@@ -190,7 +190,7 @@ def _timeouts(one: Installed, settings: Settings, places: Directories) -> Iterat
 
 
 def _removed(program: Program, places: Directories, cwd: Path) -> Iterator[Check]:
-    """Events that an install wrote and somebody took out of the agent's settings since."""
+    """Events that an install wrote and that were removed from the agent's settings since."""
     try:
         removed = removed_events(program.name, places.state, where_is(project=cwd))
     except ConfigError as error:
@@ -212,7 +212,7 @@ def _in_its_unit(can: Capability, seconds: float) -> str:
 
 
 def _place_and_message(error: ConfigError) -> str:
-    """What is wrong and where, without the error's hint: a check has advice of its own."""
+    """What is wrong and where, without the error's hint, because a check has its own advice."""
     return str(error).removesuffix(f"; {error.hint}")
 
 
@@ -221,7 +221,7 @@ def _some(found: list[str]) -> str:
 
 
 def _longest_ms(agent: str, event: str, can: Capability, settings: Settings, places: Directories) -> int:
-    """How long the hook command takes at most: as its answer file says, else as an install would write it."""
+    """The longest time that the hook command takes, by its answer file, else by the one that an install would write."""
     with contextlib.suppress(ConfigError):
         for line in read_answer_file(places.answer_file(agent)).events:
             if line.name == event:

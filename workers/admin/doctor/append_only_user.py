@@ -18,7 +18,7 @@ _ALL_KEYS: Final = frozenset({"~*", "*", "allkeys"})
 
 
 async def append_only_user_check(connections: Connections) -> Check:
-    """Whether the user `default` has the rights to load what the server kept; older lines of `fleethook acl` took them."""
+    """Check whether the user `default` may load the append-only file; older lines of `fleethook acl` took these rights."""
     try:
         with connections.lease() as connection:
             user, file = await connection.exchange([("ACL", "GETUSER", "default"), ("CONFIG", "GET", "aclfile")])

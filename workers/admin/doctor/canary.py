@@ -1,4 +1,4 @@
-"""A canary: a dangerous tool call that nobody makes, sent as the agent would send it, that has to come back denied.
+"""A canary: a dangerous tool call that no agent makes, sent as the agent would send it, which must come back denied.
 
 It goes through the installed command itself, started as the agent starts it; the answer counts only in the form in
 which that agent would have stopped.
@@ -39,7 +39,7 @@ _GUARD: Final = "switch a guard on: `guards: {destructive-commands: true}` in fl
 
 
 class CanaryResult(NamedTuple):
-    """What the installed command did, and what the agent makes of it."""
+    """What the installed command did, and how the agent understands it."""
 
     ran: CommandRun
     ms: float
@@ -54,7 +54,7 @@ def made(agent: str, cwd: Path) -> Canary:
 async def expected(
     connections: Connections, keys: Keys, settings: Settings, places: Directories, cwd: Path, agent: str = "claude"
 ) -> Verdict | None:
-    """What the rules in force here say to an agent's canary; None where that cannot be seen."""
+    """The verdict of the rules in force here on an agent's canary; None if they cannot be read."""
     host, canary = settings.host or host_name(), made(agent, cwd)
     watcher = Watcher.here(connections, keys, places, host)
     try:
@@ -67,7 +67,7 @@ async def expected(
 
 
 def guard_check(verdict: Verdict | None) -> Check:
-    """Whether some rule in force would deny a dangerous call at all."""
+    """Check whether any rule in force would deny a dangerous call."""
     if verdict is None:
         return Check(id="guards", status="unknown", what="the hooks in force cannot be seen")
     if verdict.decision in {"deny", "ask"}:
@@ -78,7 +78,7 @@ def guard_check(verdict: Verdict | None) -> Check:
 
 
 def send(one: Installed, canary: Canary, cwd: Path) -> CanaryResult:
-    """Run the installed command as the agent does: in the project, without any variable of ours."""
+    """Run the installed command as the agent does: in the project, without Fleethook's variables."""
     program = find(one.agent)
     env = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
     began = time.monotonic()
@@ -103,7 +103,7 @@ def send(one: Installed, canary: Canary, cwd: Path) -> CanaryResult:
 def live_checks(
     one: Installed, places: Directories, verdict: Verdict | None, cwd: Path, *, elsewhere: bool = False
 ) -> Iterator[Check]:
-    """The proof: the canary through exactly what is in the agent's settings.
+    """Send the canary through the exact commands in the agent's settings.
 
     `elsewhere` where the rules are the fleet's and cannot be seen from here: then a deny or an ask is the proof.
     """
@@ -122,7 +122,7 @@ def live_checks(
 
 
 def _judge_unseen(one: Installed, answer: CanaryResult) -> Check:
-    """What an answer to the canary proves where the rules in force cannot be seen."""
+    """What an answer to the canary proves if the rules in force cannot be read."""
     name, text = f"{one.agent}-live", f"{one.agent}: canary through {one.path}"
     came = answer.understood.decision
     if came in {"deny", "ask"}:
@@ -134,7 +134,7 @@ def _judge_unseen(one: Installed, answer: CanaryResult) -> Check:
 
 
 def judge(one: Installed, answer: CanaryResult, verdict: Verdict | None, *, fallback: bool = False) -> Check:
-    """What an answer to the canary proves, where the rules in force here say `verdict`."""
+    """What an answer to the canary proves if the rules in force here give `verdict`."""
     name, said = f"{one.agent}-live", f"{one.agent}: canary through {one.path}"
     wanted, came = verdict.decision if verdict is not None else "", answer.understood.decision
     if wanted == "ask" and not _can_ask(one.agent):
@@ -173,7 +173,7 @@ def _can_ask(agent: str) -> bool:
 
 
 def _is_fallback(one: Installed, canary: Canary, answer: CanaryResult, places: Directories) -> bool:
-    """Whether these are the words that the hook command has ready for when nobody answers."""
+    """Whether these are the words of the hook command's own fallback."""
     try:
         lines = read_answer_file(places.answer_file(one.agent)).events
         ready = next(line.fallback for line in lines if line.name == canary.event)

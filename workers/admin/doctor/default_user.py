@@ -1,4 +1,4 @@
-"""Whether anybody gets in without a name: an open user `default` makes every other user's limits worth nothing."""
+"""Checks whether clients can log in without a user name: an open user `default` makes all other users' limits useless."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FIX: Final = "`ACL SETUSER default reset off ~* &* +@all`, as `fleethook acl` p
 
 
 async def default_user_check(connections: Connections, keys: Keys) -> Check:
-    """What a client may do that logs in without a name; `connections` are our own, and tell how the server can be reached."""
+    """Check the rights of a client without a user name; `connections` are our own and give the server's address."""
     stranger = Connections(_without_login(connections.url), connect=1.0)
     try:
         may = await _rights(stranger, keys)
@@ -38,7 +38,7 @@ async def default_user_check(connections: Connections, keys: Keys) -> Check:
 
 
 async def _rights(stranger: Connections, keys: Keys) -> list[str]:
-    """What may be done of what matters most; nothing is changed: XADD has an id that no server takes."""
+    """Which of the most important commands are allowed; nothing is changed, because XADD has an id that no server takes."""
     tried: tuple[tuple[str, Command], ...] = (
         ("add requests", ("XADD", keys("requests"), "NOMKSTREAM", "no-id", "a", "b")),
         ("read events", ("XLEN", keys("events"))),
@@ -56,7 +56,7 @@ def _refused(reply: Any) -> bool:
 
 
 async def _has_users(connections: Connections) -> bool:
-    """Whether our roles are users of that server: we log in as one, or are told so."""
+    """Whether our roles are users of that server: we log in as one, or the server lists them."""
     if urlsplit(connections.url).username:
         return True
     with connections.lease() as connection:
@@ -65,7 +65,7 @@ async def _has_users(connections: Connections) -> bool:
 
 
 async def _on_network(connections: Connections) -> str:
-    """Where the server listens beside its unix socket; empty where it does not."""
+    """Where the server listens besides its unix socket; empty if nowhere."""
     parts = urlsplit(connections.url)
     if parts.scheme != "unix":
         where = "this machine" if (parts.hostname or "") in LOCAL else str(parts.hostname)

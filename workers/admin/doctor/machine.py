@@ -1,4 +1,4 @@
-"""Whether this machine is in order: the interpreter, the folders, the disk, the hook files, what waits to be sent."""
+"""Checks of this machine: the interpreter, the folders, the disk, the hook files, and the spools."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FREE_BYTES: Final = 500 * 1024 * 1024
 
 
 def package_checks() -> Iterator[Check]:
-    """The interpreter, and that `bus` and `workers` are ours: both names are common ones."""
+    """Check the interpreter, and that `bus` and `workers` are Fleethook's: other packages have these names, too."""
     version = ".".join(map(str, sys.version_info[:3]))
     good = sys.version_info >= (3, 11)
     fix = "" if good else "use Python 3.11 or newer"
@@ -47,7 +47,7 @@ def package_checks() -> Iterator[Check]:
 
 
 def file_checks(settings: Settings, places: Directories, cwd: Path) -> Iterator[Check]:
-    """Private directories and files, room on the disk, and the hook files of the user and of the project."""
+    """Check private folders and files, room on the disk, and the hook files of the user and of the project."""
     secret = [places.data, places.state, places.credentials, *(places.answer_file(agent) for agent in NAMES)]
     wide = [str(path) for path in secret if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077]
     if wide:

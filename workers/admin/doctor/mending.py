@@ -1,4 +1,4 @@
-"""What can be done about findings without asking anybody."""
+"""Repairs findings that need no decision of a person (`doctor --fix`)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from workers.runtime.wording import counted
 
 
 def _chosen_events(places: Directories) -> dict[Path, tuple[str, ...]]:
-    """What installs wrote into each file; older ones did not record it."""
+    """The events that installs wrote into each file; older versions did not record them."""
     return {path: tuple(record.events) for path, record in records(places.state).items() if record.events}
 
 
 def mend(checks: Iterable[Check], settings: Settings, places: Directories, cwd: Path) -> list[str]:
-    """Do what can be done about the findings, and say what was done."""
+    """Repair the findings that can be repaired; returns what was done."""
     found = [check for check in checks if check.status in {"warn", "fail"} and check.mend]
     done = []
     if any(check.mend == "modes" for check in found):
@@ -43,7 +43,7 @@ def mend(checks: Iterable[Check], settings: Settings, places: Directories, cwd: 
             )
             connect(change, answers_for(agent, settings, places, closed=closed)[0], places)
             done.append(f"installed {agent} again in {one.path}")
-    record_events(places.state, chosen)  # an entry that a person removed is not written, and is missed as before
+    record_events(places.state, chosen)  # an entry that a person removed is not written again; its finding stays
     for agent in dict.fromkeys(check.agent for check in found if check.mend == "spool"):
         left = empty_spool(places.answer_file(agent), places.spool(agent))
         done.append(

@@ -12,7 +12,7 @@ from workers.admin.doctor import INSTALL, Check
 
 
 async def rights_checks(agent: str, places: Directories) -> list[Check]:
-    """Whether the credentials of the agent's hook commands may ask, and may nothing else."""
+    """Check that the credentials of the agent's hook commands allow asking, and nothing else."""
     path, name = places.answer_file(agent), f"{agent}-rights"
     try:
         answers = read_answer_file(path)
@@ -47,7 +47,7 @@ async def rights_checks(agent: str, places: Directories) -> list[Check]:
 
 
 async def _tried(connections: Connections, answers: AnswerFile) -> tuple[list[str], list[str]]:
-    """What the credentials may not do though they must, and may do though they need not; nothing is changed.
+    """The needed rights that the credentials lack, and the rights that they have without need; nothing is changed.
 
     XADD has an id that no server takes, so it fails after the rights were looked at.
     """

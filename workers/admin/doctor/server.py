@@ -1,4 +1,4 @@
-"""Whether the server is there, keeps its data, and everybody who has to work is alive."""
+"""Checks whether the server answers and keeps its data, and whether the processes that are needed are alive."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FLOOR: Final = {"redis": (6, 2), "valkey": (7, 2)}
 
 
 async def server_checks(connections: Connections, rq: Connections, keys: Keys, settings: Settings) -> list[Check]:
-    """The server, how it keeps its data, and whether every process type is alive."""
+    """Check the server, how it keeps its data, and whether every process type is alive."""
     try:
         facts = await server_facts(connections)
     except (Unreachable, FleethookError) as error:
@@ -64,7 +64,7 @@ async def server_checks(connections: Connections, rq: Connections, keys: Keys, s
 
 
 async def host_checks(connections: Connections, keys: Keys, host: str, places: Directories) -> list[Check]:
-    """Whether each host that has blocking hooks of its own can answer for them."""
+    """Check whether each host with blocking hooks of its own can answer for them."""
     try:
         known = await known_hosts(connections, keys, (host, places))
     except Unreachable:
@@ -81,7 +81,7 @@ async def host_checks(connections: Connections, keys: Keys, host: str, places: D
 
 
 async def fleet_guard_check(connections: Connections, keys: Keys, settings: Settings, places: Directories) -> Check:
-    """Whether the fleet has a guard at all."""
+    """Check whether the fleet has any guard."""
     try:
         missing = await missing_guard(connections, keys, places, shared=bool(settings.redis_url))
     except Unreachable:
@@ -105,7 +105,7 @@ def _version_check(brand: str, version: str, url: str, ms: float) -> Check:
 
 
 async def _memory_check(connections: Connections) -> Check:
-    """Whether the server is near its memory limit, where it takes nothing new from anybody."""
+    """Check whether the server is near its memory limit, at which it refuses every write."""
     try:
         used, limit = await memory_in_use(connections)
     except FleethookError as error:
@@ -142,7 +142,7 @@ async def _config_checks(connections: Connections) -> list[Check]:
 
 
 async def _repairs_check(connections: Connections, keys: Keys) -> Check:
-    """Whether somebody made ids up of late; the stream goes on, but whoever did it may do it again."""
+    """Check for made-up ids: the stream was repaired, but their sender may do it again."""
     try:
         since = await server_now(connections) - DAY
         recent = [one for one in await read_repairs(connections, keys) if one.ms >= since]

@@ -1,4 +1,4 @@
-"""`fleethook hooks`: which are in force, what they would say, and how sets of them are checked, published and trusted."""
+"""`fleethook hooks`: lists the hooks in force, tests them, and checks, publishes and trusts hook files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def hooks() -> None:
 @common_options
 @pass_fleet
 def check(fleet: Context, file: Path | None) -> None:
-    """Check a hook file, and the tests of the guard packs that it uses; exit 4 where something is wrong.
+    """Check a hook file, and the tests of the guard packs that it uses; exit 4 if something is wrong.
 
     Findings are warnings and no reason for an exit code: a program or script that is not there, fields in a `when:` that no
     event of its patterns has.
@@ -89,7 +89,7 @@ def check(fleet: Context, file: Path | None) -> None:
 
 
 def _runs_in(fleet: Context, name: str) -> str:
-    """Where the commands of a file run, as far as that can be said: in its folder, for a project's."""
+    """The folder in which the commands of a file run: a project file's own folder; empty if it is unknown."""
     from bus.hooksets.trust import project_file
     from bus.system.directories import config_file
 

@@ -1,4 +1,4 @@
-"""`fleethook hooks import`: hook files of other systems, shown as they were understood and read in place from then on."""
+"""`fleethook hooks import`: shows how hook files of other systems are understood, and imports them in place."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def _show(fleet: Context, read: HookFile, said: Imported) -> None:
 
 
 def target_file(fleet: Context, place: Path, to: str) -> Path:
-    """The file that is to import: that of the project for what is in a repository or a project, else the user's."""
+    """The file that gets the import: the project's for a path in a repository or a project, else the user's."""
     from bus.errors import ConfigError
     from bus.hooksets.pinned_imports import repository
     from bus.hooksets.trust import project_file
@@ -166,7 +166,7 @@ def target_file(fleet: Context, place: Path, to: str) -> Path:
 
 
 def _pinned_folder(place: Path, into: Path) -> Path | None:
-    """The folder that is imported and pinned already, where `place` lies in one: it is accepted as a whole."""
+    """The imported and pinned folder that contains `place`, if there is one: it is accepted as a whole."""
     from bus.config.documents import loads, read_file
     from bus.hooksets.imports import import_path
 
@@ -178,7 +178,7 @@ def _pinned_folder(place: Path, into: Path) -> Path | None:
 
 
 def _pin(fleet: Context, place: Path, into: Path, read: HookFile) -> dict[str, str]:
-    """What pins a repository's file or folder in the user's own by its content; nothing elsewhere."""
+    """The digests that pin a repository's file or folder in the user's own file; empty in other files."""
     from bus.hooksets.pinned_imports import content_digest, repository, scripts_digest
     from bus.hooksets.trust import project_file
     from bus.system.directories import config_file
@@ -272,7 +272,7 @@ def _write(into: Path, text: str) -> None:
 
 
 def _waits_for_trust(fleet: Context, into: Path) -> bool:
-    """Whether it is a project's file that nobody has trusted as it is now."""
+    """Whether it is a project's file whose present content is not trusted."""
     from bus.hooksets.trust import is_trusted, project_file
     from bus.system.directories import config_file
 
@@ -295,7 +295,7 @@ def _ask_for_trust(fleet: Context, into: Path, *, asked: bool) -> None:
 
 
 def _list_found(fleet: Context) -> None:
-    """What lies in the usual places of the systems whose hooks we read."""
+    """List the hook files in the usual places of the systems whose hooks we read."""
     from workers.admin.import_candidates import found_here
 
     found = found_here(Path.cwd(), _imports(fleet))
@@ -310,7 +310,7 @@ def _list_found(fleet: Context) -> None:
 
 
 def _imports(fleet: Context) -> list[Imported]:
-    """What the user's file and the trusted project's import."""
+    """The imports of the user's file and of the trusted project's file."""
     from bus.errors import ConfigError
     from bus.hooksets.hookfile import load_hook_file
     from bus.hooksets.trust import is_trusted, project_file

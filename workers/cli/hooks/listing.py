@@ -1,4 +1,4 @@
-"""`fleethook hooks list`: what is in force here, from which file and line, and when it ran last."""
+"""`fleethook hooks list`: the hooks in force here, with file and line, and when each ran last."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _row(hook: Hook, runs: Mapping[str, HookRun], granted: Granted) -> tuple[obj
 
 
 def _timeout(hook: Hook, granted: Granted) -> str:
-    """What it gets at most, and of which agents here it gets less: `600 s; codex 26.5 s`; rules have a bound of their own."""
+    """Its timeout, and the agents here that wait less: `600 s; codex 26.5 s`. Rules have their own limit."""
     from workers.admin.hook_timeouts import declared, effective
 
     most = declared(hook)
@@ -222,7 +222,7 @@ def _waits(entry: Hook | Endpoint) -> str:
 
 
 def short_origin(origin: str) -> str:
-    """A place as short as it can be said here: from this folder, from home, else in full."""
+    """The shortest form of a path: from this folder, from home, else in full."""
     for base, prefix in ((os.getcwd(), ""), (os.path.expanduser("~"), "~/")):
         if origin.startswith(base.rstrip("/") + "/"):
             return prefix + origin[len(base.rstrip("/")) + 1 :]
@@ -230,7 +230,7 @@ def short_origin(origin: str) -> str:
 
 
 def _list_untrusted(fleet: Context) -> None:
-    """Project files that were seen on this machine and are not trusted as they are now: here, in the record, in the list."""
+    """Project files of this machine whose present content is not trusted: around this folder, in the record, in the list."""
     from bus.errors import Unreachable
     from bus.hooksets import trust
     from bus.ids import host_name

@@ -1,4 +1,4 @@
-"""Sets of hooks on the command line: published, compared, rolled back (B-04, X-08)."""
+"""`hooks apply`, `diff`, `history` and `rollback`: published hook sets (B-04, X-08)."""
 
 from __future__ import annotations
 
@@ -231,13 +231,13 @@ def in_force(
 
 
 def load(fleet: Context, file: Path | None) -> tuple[str, HookFile]:
-    """A hook file by its name: the one given (`-` is stdin), else the nearest of this project, else the user's."""
+    """The parsed hook file: the given one (`-` is stdin), else the project's, else the user's."""
     name, read, _ = load_with_tests(fleet, file)
     return name, read
 
 
 def load_with_tests(fleet: Context, file: Path | None) -> tuple[str, HookFile, list[HookTest]]:
-    """As `load`, and the file's tests; what is wrong with a test is among the problems of the file."""
+    """As `load`, with the file's tests; the errors of tests are among the problems of the file."""
     from dataclasses import replace
 
     from bus.config.documents import loads
@@ -262,7 +262,7 @@ def load_with_tests(fleet: Context, file: Path | None) -> tuple[str, HookFile, l
 
 
 def found_file(fleet: Context) -> Path | None:
-    """The hook file that is meant where none is named: this folder's, the project's, else the user's."""
+    """The default hook file: this folder's, the project's, else the user's."""
     from bus.hooksets.trust import project_file
     from bus.system.directories import config_file
 
@@ -271,13 +271,13 @@ def found_file(fleet: Context) -> Path | None:
 
 
 def sound(fleet: Context, file: Path | None) -> tuple[str, HookFile]:
-    """A hook file without problems; ConfigError with all of them where it has some."""
+    """A hook file without problems; raises ConfigError with all of its problems."""
     name, read, _ = sound_with_tests(fleet, file)
     return name, read
 
 
 def sound_with_tests(fleet: Context, file: Path | None) -> tuple[str, HookFile, list[HookTest]]:
-    """As `sound`, and the file's tests."""
+    """As `sound`, with the file's tests."""
     from bus.errors import ConfigError
 
     name, read, tests = load_with_tests(fleet, file)
@@ -307,7 +307,7 @@ def redacted(changes: str) -> str:
 
 
 def _without_secrets(line: str) -> str:
-    """The line redacted, but for the references in it, which stand aside meanwhile."""
+    """The line redacted, except for the references in it."""
     from bus.secrets.redaction import redact_text
 
     aside = _NAMED.findall(line)

@@ -1,4 +1,4 @@
-"""Trust on the command line: a project's hook file shown whole, its hooks let run, and the trust taken back."""
+"""`hooks trust` and `hooks untrust`: shows a project's hook file, allows its hooks to run, and revokes that."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def trust(fleet: Context, folder: Path | None, listing: bool, remove: bool, yes:
 
 
 def trust_file(fleet: Context, path: Path, *, yes: bool) -> None:
-    """Show a project's file, or what has changed in it, and trust it where the person says so."""
+    """Show a project's file, or what has changed in it, and trust it if the person agrees."""
     from bus.config.files import is_gone
     from bus.errors import NotFound
     from bus.hooksets.projects import accept, read_trusted, trusted_content
@@ -90,7 +90,7 @@ def trust_file(fleet: Context, path: Path, *, yes: bool) -> None:
 @common_options
 @pass_fleet
 def untrust(fleet: Context, folder: Path | None) -> None:
-    """Take the trust in a project back: none of its hooks runs from now on. FOLDER may be gone by now."""
+    """Revoke the trust in a project: none of its hooks runs from now on. FOLDER may be gone by now."""
     from bus.errors import NotFound
     from bus.hooksets.trust import listed, trusted_file
 
