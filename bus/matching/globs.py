@@ -75,24 +75,48 @@ class PathIndex:
 
     def __init__(self, sets: Mapping[str, Iterable[str]]) -> None:
         """PatternError names the pattern that is wrong."""
-        keys: dict[str, dict[tuple[str, ...], set[str]]] = {}
+        self._exact: dict[str, frozenset[str]] = {}
+        """By a path, or one below `~`, the sets that have it as it is."""
+        patterns: dict[str, dict[tuple[str, ...], frozenset[str]]] = {}
         for key, globs in sets.items():
+            one = frozenset([key])
             for name, some in _by_name(globs).items():
-                keys.setdefault(name, {}).setdefault(tuple(some), set()).add(key)
+                known = patterns.setdefault(name, {})
+                others = []
+                for glob in some:
+                    if (exact := _exact_path(glob)) is not None:
+                        self._exact[exact] = self._exact.get(exact, frozenset()) | one
+                    elif name:
+                        others.append(glob)
+                    else:  # it is asked of every path, so once for all sets
+                        known[(glob,)] = known.get((glob,), frozenset()) | one
+                if others:
+                    known[tuple(others)] = known.get(tuple(others), frozenset()) | one
         self._by_name = {
-            name: tuple((_together(globs), frozenset(some)) for globs, some in each.items())
-            for name, each in keys.items()
+            name: tuple((_together(globs), keys) for globs, keys in each.items()) for name, each in patterns.items()
         }
         self._names = frozenset(self._by_name)
 
     def find(self, path: str, place: Place) -> set[str]:
         """The keys of the sets that an absolute path, seen from a place, fits."""
-        found: set[str] = set()
+        found = set(self._exact.get(path, ()))
+        if within(path, place.home):
+            found.update(self._exact.get(f"~{_below(path, place.home)}", ()))
         for name in self._names.intersection(_names_in(path)):
             for matches, keys in self._by_name[name]:
                 if not keys <= found and matches(path, place):
                     found |= keys
         return found
+
+
+def _exact_path(glob: str) -> str | None:
+    """The one path that a path pattern fits, absolute or below `~`; None for any other pattern."""
+    plain = text_of(glob)
+    if plain is None:
+        return None
+    if glob == "~" or glob.startswith("~/"):
+        return "~" + plain[1:].rstrip("/")
+    return plain if glob.startswith("/") else None
 
 
 def _by_name(globs: Iterable[str]) -> dict[str, list[str]]:
@@ -130,44 +154,40 @@ def _name_in(glob: str) -> str:
 def _together(globs: Iterable[str]) -> PathMatcher:
     """A matcher that fits if any of the patterns fits; patterns of one kind are searched together."""
     own: list[PathMatcher] = []
-    exact: dict[str, set[str]] = {"anywhere": set(), "home": set()}
+    exact: set[str] = set()
     by_kind: dict[str, list[str]] = {"anywhere": [], "home": [], "project": []}
     texts: list[str] = []
     for glob in globs:
-        plain = text_of(glob)
         if glob in _OWN:
             own.append(_OWN[glob])
-        elif glob == "~" or glob.startswith("~/"):
-            below = "~" + glob[1:].rstrip("/")
-            if plain is not None:
-                exact["home"].add("~" + plain[1:].rstrip("/"))
-            else:
-                by_kind["home"].append(_expression(below))
-        elif plain is not None and glob.startswith("/"):
-            exact["anywhere"].add(plain)
+        elif (path := _exact_path(glob)) is not None:
+            exact.add(path)
+        elif glob.startswith("~/"):
+            by_kind["home"].append(_expression("~" + glob[1:].rstrip("/")))
         elif anywhere := _anywhere(glob):
             by_kind["anywhere"].append(anywhere)
             texts.append(max((part.strip("/") for part in _PART.split(glob)), key=len))
         else:
             by_kind["project"].append(_expression("/" + glob.removeprefix("./").rstrip("/")))
     anywheres, homes, projects = (compile_alternatives(some) for some in by_kind.values())
-    roots, in_home = frozenset(exact["anywhere"]), frozenset(exact["home"])
-    asks_for_home = bool(homes or in_home)
+    asks_for_home = bool(homes) or any(path.startswith("~") for path in exact)
     if len(texts) > _FEW:
         texts = [""]
 
     def fits(path: str, place: Place) -> bool:
-        if path in roots or (anywheres and _holds(path, texts) and _any_fits(anywheres, path)):
+        if path in exact or (anywheres and _holds(path, texts) and _any_fits(anywheres, path)):
             return True
         if asks_for_home and within(path, place.home):
             below = f"~{_below(path, place.home)}"
-            if below in in_home or _any_fits(homes, below):
+            if below in exact or _any_fits(homes, below):
                 return True
         if projects and within(path, place.project) and _any_fits(projects, _below(path, place.project)):
             return True
         return bool(own) and _any_matches(own, path, place)
 
-    return fits if own or roots or in_home or any(by_kind.values()) else _fits_nothing
+    if exact or any(by_kind.values()):
+        return fits
+    return own[0] if len(own) == 1 else fits if own else _fits_nothing
 
 
 def _holds(path: str, texts: Iterable[str]) -> bool:

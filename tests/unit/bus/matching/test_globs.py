@@ -12,13 +12,30 @@ from bus.hooksets.guards import load_pack, packs
 from bus.matching.command_facts import CommandFacts
 from bus.matching.command_match import CommandMatch
 from bus.matching.command_rules import command_matcher, compile_command_match, marks_of
-from bus.matching.globs import compile_path_glob, compile_path_globs, compile_text_glob
+from bus.matching.globs import PathIndex, compile_path_glob, compile_path_globs, compile_text_glob
 from bus.matching.paths import place_of
 from bus.matching.regexes import compile_alternatives, compile_regex
 from bus.shell import commands
 
 PLACE = place_of("/home/dev/app", here=False)
-GLOBS = ("/etc/**", "~/.ssh/*", "*.pem", ".git", "**/secrets/**", "src/**", "~", "~/", "/a[bc]?", "./x")
+GLOBS = (
+    "/etc/**",
+    "~/.ssh/*",
+    "*.pem",
+    ".git",
+    "**/secrets/**",
+    "src/**",
+    "~",
+    "~/",
+    "/a[bc]?",
+    "./x",
+    "/",
+    "/[*]",
+    "~/[*]",
+    "/home/*",
+    "/etc/passwd",
+    "**/s?crets-*.d/**",
+)
 PATHS = (
     "/etc",
     "/etc/passwd",
@@ -35,6 +52,10 @@ PATHS = (
     "/home/dev/app/x",
     "/x",
     "/",
+    "/*",
+    "/home/dev/*",
+    "/srv/secrets-1.d",
+    "/srv/secrets-1.d/a",
 )
 
 
@@ -44,6 +65,15 @@ def test_patterns_together_fit_what_each_of_them_fits(some: tuple[str, ...]) -> 
     together = compile_path_globs(some)
     for path in PATHS:
         assert together(path, PLACE) == any(compile_path_glob(one)(path, PLACE) for one in some), path
+
+
+@pytest.mark.req("X-07")
+def test_an_index_finds_the_sets_with_a_pattern_that_fits() -> None:
+    sets = {str(number): some for number, some in enumerate([*combinations(GLOBS, 2), GLOBS, ()])}
+    index = PathIndex(sets)
+    for path in PATHS:
+        fitting = {key for key, some in sets.items() if any(compile_path_glob(one)(path, PLACE) for one in some)}
+        assert index.find(path, PLACE) == fitting, path
 
 
 def test_a_wrong_pattern_among_several_is_named() -> None:
