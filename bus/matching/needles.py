@@ -55,7 +55,7 @@ NOTHING: Final[Needles] = frozenset()
 class NeedleSearch:
     """Looks for needles, of which one is enough."""
 
-    __slots__ = ("_by_word", "_texts", "texts", "words")
+    __slots__ = ("_by_word", "_texts", "_words", "texts", "words")
 
     def __init__(self, needles: Needles) -> None:
         self._by_word: dict[bytes, tuple[tuple[str, NeedleSearch | None], ...]] = {}
@@ -65,14 +65,22 @@ class NeedleSearch:
                 key = word.encode()
                 self._by_word[key] = (*self._by_word.get(key, ()), more)
         self._texts = tuple((text, needle_search(also) if also else None) for word, text, also in needles if not word)
-        self.words = frozenset(self._by_word)
-        """A text with one of the needles has one of these words, or one of `texts` in it."""
-        self.texts = frozenset(text for text, _ in self._texts)
+        self._words = frozenset(self._by_word)
+        self.words = self._words
+        """A text with one of the needles has one of these words, or one of `texts` in it: as few texts as are enough."""
+        self.texts: frozenset[str] = frozenset()
+        for other in {other for _, other in self._texts}:
+            texts = frozenset(text for text, one in self._texts if one is other)
+            if other is not None and 2 * len(other.texts) < len(texts):  # a word costs less to look for than a text
+                self.words |= other.words
+                self.texts |= other.texts
+            else:
+                self.texts |= texts
 
     def is_met(self, text: str, words: frozenset[bytes]) -> bool:
         """Whether one of the needles is in `text`, lower-cased, which has these words (`words_of`)."""
-        if not self.words.isdisjoint(words):
-            for word in self.words.intersection(words):
+        if not self._words.isdisjoint(words):
+            for word in self._words.intersection(words):
                 for more, also in self._by_word[word]:
                     if more in text and (also is None or also.is_met(text, words)):
                         return True
