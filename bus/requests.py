@@ -202,8 +202,8 @@ def answer_call(
 ) -> ScriptCall:
     """The script call that acknowledges the entry, records the event with its verdict, and gives the answer.
 
-    If `answer` is empty, the verdict itself is the answer. `owner` is the consumer that ran hooks with effects: its answer counts
-    only if no other consumer has claimed the entry. `decided` is when the verdict was there, in ms by the server's clock.
+    If `answer` is empty, the verdict itself is the answer. `owner` is the consumer that ran hooks with effects: its answer
+    counts only if no other consumer has claimed the entry. `decided` is when the verdict was there (ms, server's clock).
     """
     encoded = encode_verdict(verdict)
     about: list[str | bytes] = ["source", request.source, "event", request.native, "host", request.host]

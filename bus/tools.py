@@ -137,7 +137,11 @@ def single_files(tool: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], .
     made = []
     for path in named:
         # A patch in a shell command names its files from the directory that the command went to.
-        own = "".join(one for one in sections if any(f"/{path}".endswith(f"/{name}") for name in _PATCHED.findall(one)))
+        own = "".join(
+            section
+            for section in sections
+            if any(f"/{path}".endswith(f"/{name}") for name in _PATCHED.findall(section))
+        )
         part = f"*** Begin Patch\n{own.rstrip(chr(10))}\n*** End Patch" if own else patch
         made.append({**given, **dict.fromkeys(spelled, part), "path": path, "paths": [path]})
     return tuple(made)

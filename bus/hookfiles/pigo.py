@@ -240,10 +240,10 @@ def _hooks(file: common.Reading, path: PathParts, plugin: str, event: str, raw: 
         file.report(path, f"the hooks of {event} have to be a list", hint="put them in brackets: [ … ]")
         return []
     missed: list[str] = []
-    for number, one in enumerate(raw):
+    for number, value in enumerate(raw):
         here = (*path, number)
         before = len(file.problems)
-        entry = file.entry(here, one, _PigoHook)
+        entry = file.entry(here, value, _PigoHook)
         if entry is None:
             continue
         file.text((*here, "command"), entry.command, what="command")

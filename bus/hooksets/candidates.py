@@ -59,7 +59,7 @@ class CandidatesMemory:
         blocking = tuple(hook for hook in found if hook.blocking)
         rules = [hook.rule for hook in blocking if hook.rule is not None]
         sifted = [hook.rule is not None and hook.id not in self._always for hook in blocking]
-        conditions = tuple(one for hook in blocking if (one := self._conditions.get(hook.id)) is not None)
+        conditions = tuple(condition for hook in blocking if (condition := self._conditions.get(hook.id)) is not None)
         return Candidates(
             found,
             blocking,

@@ -59,13 +59,13 @@ def plugin_folders(path: Path) -> Iterator[Path]:
     except OSError:
         return
     # isfile() takes a link that leads nowhere, or back to itself, for no plugin, where is_dir() would raise.
-    found = (Path(one) for one in below if os.path.isfile(os.path.join(one, MANIFEST)))
+    found = (Path(name) for name in below if os.path.isfile(os.path.join(name, MANIFEST)))
     yield from islice(found, _MOST_PLUGINS)
 
 
 def _folder(path: Path) -> tuple[Path, str]:
     if next(plugin_folders(path), None) is not None:
-        found = {owner(one) or _by_place(one) for one in plugin_folders(path)}
+        found = {owner(folder) or _by_place(folder) for folder in plugin_folders(path)}
         return path, found.pop() if len(found) == 1 else _by_place(path)  # each may be read as its own: importing.py
     for name in CONFIG_NAMES:
         if (path / name).is_file():
@@ -75,7 +75,7 @@ def _folder(path: Path) -> tuple[Path, str]:
             if (path / name).is_file() and (_named(path / name) or _content(load(path / name).value, path)) == dialect:
                 return path / name, dialect
     if (path / "settings.json").is_file() or (path / "hooks" / "hooks.json").is_file():
-        files = [one for one in (path / "settings.json", path / "hooks" / "hooks.json") if one.is_file()]
+        files = [file for file in (path / "settings.json", path / "hooks" / "hooks.json") if file.is_file()]
         return path, _named(files[0]) or common_owner(files) or _by_place(path)
     return path, ""
 
@@ -98,7 +98,7 @@ def _named(path: Path) -> str:
 
 def _content(value: Plain, path: Path) -> str:
     if isinstance(value, list):
-        return "forge" if any(isinstance(one, dict) and "event" in one for one in value) else ""
+        return "forge" if any(isinstance(item, dict) and "event" in item for item in value) else ""
     if not isinstance(value, dict):
         return ""
     hooks = value.get("hooks")
@@ -108,7 +108,7 @@ def _content(value: Plain, path: Path) -> str:
         return "pigo"
     if isinstance(hooks, dict):
         return owner(path) or _by_place(path)
-    if isinstance(hooks, list) and any(isinstance(one, dict) and "event" in one for one in hooks):
+    if isinstance(hooks, list) and any(isinstance(item, dict) and "event" in item for item in hooks):
         return "forge"
     return NATIVE if isinstance(hooks, list) or _OURS & set(value) else ""
 

@@ -106,7 +106,8 @@ class HookSet:
         candidates = self._candidates.of(self._index.find(event))
         heavy = self._is_heavy(candidates, event)
         size = size_of(event.facts()) if candidates.conditions else None
-        costly = {one.text: None for one in candidates.conditions if size is not None and one.is_costly(size)}
+        conditions = candidates.conditions
+        costly = {} if size is None else {entry.text: None for entry in conditions if entry.is_costly(size)}
         if not heavy and not costly:
             return None
         rules = {hook.id: hook.rule for hook in candidates.blocking if hook.rule is not None} if heavy else {}

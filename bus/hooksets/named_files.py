@@ -48,14 +48,14 @@ def named_files(hook: Hook, folder: str) -> Iterator[str]:
     ]
     bases = dict.fromkeys((folder, os.path.join(folder, hook.working_dir), root))
     for full in _from(words, (*bases, *filter(os.path.isdir, _from(words, bases)))):
-        if any(lies_in(full, one) for one in inside):
+        if any(lies_in(full, folder) for folder in inside):
             yield full
 
 
 def files_from(hook: Hook, directory: str) -> Iterator[str]:
     """The files that a hook's command names when it runs in a folder: words that are files relative to it."""
     words = [word for word in _words_of(hook) if not os.path.isabs(word)]
-    folders = [one for one in _from(words, (directory,)) if os.path.isdir(one)]
+    folders = [name for name in _from(words, (directory,)) if os.path.isdir(name)]
     yield from filter(os.path.isfile, _from(words, (directory, *folders)))
 
 
@@ -79,7 +79,7 @@ def _from(words: Iterable[str], bases: Iterable[str]) -> Iterator[str]:
 def _root(file: str) -> str:
     """The folder that the commands of a file can be relative to: its plugin's, else its own."""
     folder = Path(os.path.realpath(file)).parent
-    return str(next((one for one in (folder, *folder.parents[:2]) if (one / _MANIFEST).is_file()), folder))
+    return str(next((parent for parent in (folder, *folder.parents[:2]) if (parent / _MANIFEST).is_file()), folder))
 
 
 def lies_in(path: str, folder: str) -> bool:

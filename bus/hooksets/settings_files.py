@@ -96,7 +96,7 @@ def _text_in_force(path: Path, folder: Path) -> tuple[str, list[str]]:
     from bus.hooksets.files_in_force import file_in_force  # only where the file has changed: it brings every dialect
 
     found = file_in_force(path, "user", folder)
-    return found.texts.get(real, copy.text), [one.text for one in found.rejected]
+    return found.texts.get(real, copy.text), [rejected.text for rejected in found.rejected]
 
 
 def _take_project(path: Path, values: dict[str, Any], origins: dict[str, str], places: Directories) -> list[str]:

@@ -70,7 +70,7 @@ class WatchedFile:
         texts = tuple(
             dict.fromkeys(
                 [
-                    *(one.text for one in found.rejected),
+                    *(rejected.text for rejected in found.rejected),
                     *(
                         []
                         if found.kept is not None or self.layer != "project" or is_gone(self._path)

@@ -94,7 +94,7 @@ def _parted(group: object) -> tuple[bool, object]:
     inner = group.get("hooks")
     if not isinstance(inner, list):
         return (True, None) if command_of(group) else (False, group)
-    others = [one for one in inner if not (isinstance(one, dict) and command_of(one))]
+    others = [handler for handler in inner if not (isinstance(handler, dict) and command_of(handler))]
     if len(others) == len(inner):
         return False, group
     return True, {**group, "hooks": others} if others else None

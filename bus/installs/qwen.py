@@ -23,9 +23,9 @@ def _entry(hook: SettingsHook) -> dict[str, Any]:
 def _same_named(hooks: object) -> Iterator[str]:
     """The events with another program's hook of the name that ours has."""
     for name, groups in hooks.items() if isinstance(hooks, dict) else ():
-        listed = [one.get("hooks") for one in groups if isinstance(one, dict)] if isinstance(groups, list) else []
-        named = [one for some in listed if isinstance(some, list) for one in some if isinstance(one, dict)]
-        if any(one.get("name") == OUR_NAME and not is_ours(one.get("command")) for one in named):
+        listed = [group.get("hooks") for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
+        handlers = [item for hooks in listed if isinstance(hooks, list) for item in hooks if isinstance(item, dict)]
+        if any(handler.get("name") == OUR_NAME and not is_ours(handler.get("command")) for handler in handlers):
             yield str(name)
 
 

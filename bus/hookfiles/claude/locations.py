@@ -39,8 +39,8 @@ def locations(
     if project is not None and os.path.realpath(project) != os.path.realpath(home):
         found += [Location("claude", "project", project / name) for name in (_SETTINGS, _LOCAL)]
         found += [Location("ion", "project", project / _ION)]
-    found += [Location("claude", "session", Path(one)) for one in plugin_dirs]
-    return (*(one for one in found if one.path.exists()), *_installed(home, project))
+    found += [Location("claude", "session", Path(folder)) for folder in plugin_dirs]
+    return (*(location for location in found if location.path.exists()), *_installed(home, project))
 
 
 def _installed(home: Path, project: Path | None) -> Iterator[Location]:

@@ -208,5 +208,5 @@ def matches(name: str, matchers: Collection[str], event: Event) -> bool:
 def spoken_tool(event: Event, matchers: Collection[str]) -> str:
     """The name of the tool that a hook gets: the first name that its matchers ask for."""
     known = names(event)
-    fitting = (one for one in known if not matchers or any(compile_matcher(text)((one,)) for text in matchers))
+    fitting = (name for name in known if not matchers or any(compile_matcher(text)((name,)) for text in matchers))
     return next(fitting, known[0] if known else "")

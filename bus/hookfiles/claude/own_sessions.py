@@ -59,7 +59,7 @@ def runs_itself(hook: Hook, event: Event) -> bool:
     if _same(os.path.dirname(os.path.dirname(project)), folder):
         return True
     above = os.path.dirname(folder)
-    named = {_NO_NAME.sub("-", one) for one in (above, os.path.realpath(above))}
+    named = {_NO_NAME.sub("-", name) for name in (above, os.path.realpath(above))}
     # Two folders may have the same such name; the session's own directory decides.
     return os.path.basename(project) in named and within(os.path.realpath(event.cwd), os.path.realpath(above))
 

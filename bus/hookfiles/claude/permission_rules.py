@@ -81,7 +81,7 @@ def _runs(pattern: str, command: str) -> bool:
     program, _, rest = wanted.partition(" ")
     plain = program.rpartition("/")[2].lower() + (f" {rest}" if rest else "")
     by_name = _wildcard(plain)
-    return any(by_name.fullmatch(line) or _may_be(plain, line) for line in (one.line for one in seen.items))
+    return any(by_name.fullmatch(line) or _may_be(plain, line) for line in (command.line for command in seen.items))
 
 
 def _may_be(pattern: str, line: str) -> bool:

@@ -94,7 +94,7 @@ def is_plugin(path: Path) -> bool:
 
 def plugins_in(path: Path) -> list[Path]:
     """The plugins in a folder of plugins, by name; skips everything else."""
-    return [Path(one) for one in sorted(entry.path for entry in os.scandir(path)) if is_plugin(Path(one))]
+    return [Path(folder) for folder in sorted(entry.path for entry in os.scandir(path)) if is_plugin(Path(folder))]
 
 
 def leads_out(plugin: Path, folder: Path) -> bool:
@@ -370,9 +370,9 @@ class _PluginReader:
         if isinstance(value, str):
             return _ROOT.sub(lambda _match: str(self.root), value)
         if isinstance(value, list):
-            return [self.filled(one) for one in value]
+            return [self.filled(item) for item in value]
         if isinstance(value, dict):
-            return {key: self.filled(one) for key, one in value.items()}
+            return {key: self.filled(item) for key, item in value.items()}
         return value
 
 

@@ -143,7 +143,7 @@ def _data(plugin: str, slug: str, dialect: str) -> str:
 def _project(path: Path) -> str:
     """The folder above the nearest `.claude` or `.ion`; not the home directory, whose settings are for every project."""
     home = os.path.realpath(os.path.expanduser("~"))
-    for one in path.parents:
-        if one.name in (".claude", ".ion"):
-            return "" if os.path.realpath(one.parent) == home else str(one.parent)
+    for folder in path.parents:
+        if folder.name in (".claude", ".ion"):
+            return "" if os.path.realpath(folder.parent) == home else str(folder.parent)
     return ""

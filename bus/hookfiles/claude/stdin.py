@@ -149,7 +149,7 @@ def _text(output: object) -> str:
     if isinstance(output, str):
         return output
     if isinstance(output, list):
-        return "\n".join(filter(None, (_text(one) for one in output)))
+        return "\n".join(filter(None, (_text(item) for item in output)))
     if isinstance(output, dict):
         keys = ("stdout", "llmContent", "output", "text", "textResultForLlm", "content", "result")
         return next((text for key in keys if (text := _text(output.get(key)))), "")
