@@ -93,7 +93,7 @@ def screens(ids: dict[str, str]) -> list[Screen]:
         Screen("events-show", ("events", "show", ids["deny"])),
         Screen("tail", ("tail",), seconds=4),
         Screen("watch", ("watch",), seconds=4),
-        Screen("watch-trace", ("watch",), keys="j\r", seconds=4),
+        Screen("watch-trace", ("watch",), keys="j\r", seconds=6),
         Screen("trace", ("trace", ids["deny"])),
         Screen("status", ("status",)),
         Screen("deliveries-list", ("deliveries", "list", "--limit", "14")),
@@ -175,7 +175,8 @@ def last_frame(text: str) -> str:
     """The last whole picture of a full-screen command; the text of any other."""
     if "\x1b[?1049h" not in text:
         return text
-    inside = text.partition("\x1b[?1049h")[2].rpartition("\x1b[?1049l")[0]
+    shown = text.partition("\x1b[?1049h")[2]
+    inside = shown.rpartition("\x1b[?1049l")[0] or shown
     frames = [frame for frame in inside.split("\x1b[H") if frame.strip()]
     whole = max(frames[-2:], key=lambda frame: frame.count("\n"), default="")  # the last one may have been interrupted
     return re.sub(r"\x1b\[\?[0-9]+[hl]", "", whole)

@@ -287,10 +287,11 @@ def _show_starting(progress: Progress, state: State | None) -> None:
     children = state.children if state is not None else ()
     waiting = [child.name for child in children if not child.ready]
     ready = len(children) - len(waiting)
+    more = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
     if not children:
         note = "waits for the server"
     elif waiting:
-        note = f"{ready} of {counted(len(children), 'process', 'processes')} · waits for {', '.join(waiting)}"
+        note = f"{ready} of {counted(len(children), 'process', 'processes')} · waits for {waiting[0]}{more}"
     else:
         note = f"{counted(ready, 'process', 'processes')} · waits for an evaluator's first answer"
     progress.update(ready, len(children) + 1, note=note)

@@ -150,3 +150,17 @@ def test_work_that_this_command_does_waits_for_a_worker(capsys: pytest.CaptureFi
     said = capsys.readouterr().err
     assert "job a1b2c3d4 waits for a chores worker, which `fleethook up` starts" in said
     assert "`fleethook jobs stop a1b2c3d4` stops it" in said
+
+
+def test_up_says_what_it_waits_for(tmp_path: Path) -> None:
+    """The bar is gone when everything runs, and does not come back while it stops."""
+    few = ("--evaluators=0", "--carriers=0", "--chores=0")
+    with on_screen("up", *few, HOME=str(tmp_path), FLEETHOOK_HOME=str(tmp_path / "home")) as screen:
+        said = screen.until("Ready in", 60)
+        assert re.search(r"starting .*━.* waits for the server", said)
+        assert re.search(r"starting .*━.* 1 of 2 processes · waits for (host|dispatcher)\.1", said)
+        screen.process.send_signal(signal.SIGINT)
+        stopped = screen.until("", 30)[len(said) :]
+        assert screen.process.wait(20) == 0
+    assert "Everything has stopped" in stopped
+    assert "━" not in stopped

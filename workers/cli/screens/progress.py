@@ -95,7 +95,7 @@ class Progress:
 
     def _draw(self, done: float, pace: str) -> None:
         if self._bar is None:
-            self._bar = _bar()
+            self._bar = _bar(len(self._what))
             self._bar.start()
             self._bar.add_task(self._what, total=None, pace=pace)
         (task,) = self._bar.task_ids
@@ -139,14 +139,14 @@ def time_text(seconds: float) -> str:
     return f"{whole // size} {big}" + (f" {rest} {small}" if rest else "")
 
 
-def _bar() -> RichProgress:
+def _bar(name_width: int) -> RichProgress:
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as RichProgress
     from rich.table import Column as RichColumn
 
     return RichProgress(
-        TextColumn("{task.description}", markup=False),
+        TextColumn("{task.description}", markup=False, table_column=RichColumn(no_wrap=True, min_width=name_width)),
         BarColumn(bar_width=24, complete_style="cyan", finished_style="green", pulse_style="bright_black"),
         TextColumn("{task.fields[pace]}", markup=False, table_column=RichColumn(no_wrap=True, overflow="ellipsis")),
         console=Console(file=sys.stderr, force_terminal=True, highlight=False),
