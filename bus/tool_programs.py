@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
@@ -278,6 +279,7 @@ def request_command(native: str, given: Mapping[str, Any]) -> str:
     return ""
 
 
+@lru_cache(maxsize=4096)
 def tool_parts(native: str) -> tuple[tuple[str, ...], str]:
     """The words of an MCP server's name, and the tool's own name: `mcp__my-git__push` is `my`, `git` and `push`."""
     if not native.startswith("mcp__"):
