@@ -82,7 +82,7 @@ def tool_names(tool: str, native: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in (tool, *_ALSO.get(_bare(native), ()), native) if name))
 
 
-def canonical_input(source: str, native: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def canonical_input(source: str, native: str, input_fields: Mapping[str, Any]) -> dict[str, Any]:
     """The input with its canonical fields beside the agent's own.
 
     The agent's own field wins over a field that only happens to have the canonical name, so a call cannot show a hook
@@ -90,26 +90,26 @@ def canonical_input(source: str, native: str, given: Mapping[str, Any]) -> dict[
     addresses become lines of one text; a patch shows its files as `paths`, and the first as `path`, also where a shell
     command calls `apply_patch`. For a tool that no table lists, the name and arguments decide what it does.
     """
-    result = dict(given)
-    use, made = _understood(source, native, given)
+    result = dict(input_fields)
+    use, made = _understood(source, native, input_fields)
     result |= made
     for name, own in use.fields.items():
-        found = next((field for field in own if field in given), None)
+        found = next((field for field in own if field in input_fields), None)
         if found is not None:
-            result[name] = _joined(given[found]) if found in _SEVERAL else given[found]
-    if "commands" in use.fields.get("command", ()) and isinstance(given.get("args"), list):
-        result["command"] = shlex.join(map(str, [result.get("command", ""), *given["args"]]))
+            result[name] = _joined(input_fields[found]) if found in _SEVERAL else input_fields[found]
+    if "commands" in use.fields.get("command", ()) and isinstance(input_fields.get("args"), list):
+        result["command"] = shlex.join(map(str, [result.get("command", ""), *input_fields["args"]]))
     if use.tool == "bash" and isinstance(result.get("command"), list):
         result["command"] = _command_text(result["command"])
     if use.tool in ("read", "edit") and isinstance(result.get("path"), list):
         result["paths"] = [item.get("path", "") if isinstance(item, dict) else item for item in result["path"]]
         result["path"] = next(iter(result["paths"]), "")
     patch = result.get("patch")
-    if "patch" in use.fields and isinstance(patch, str) and "path" not in given:
+    if "patch" in use.fields and isinstance(patch, str) and "path" not in input_fields:
         paths = _PATCHED.findall(patch)
         if paths:
             result.update(path=paths[0], paths=paths)
-    elif use.tool == "bash" and "patch" not in given and isinstance(result.get("command"), str):
+    elif use.tool == "bash" and "patch" not in input_fields and isinstance(result.get("command"), str):
         cwd = result.get("cwd")
         inside = find_patch(result["command"], cwd if isinstance(cwd, str) else "")
         if inside is not None:
@@ -117,23 +117,23 @@ def canonical_input(source: str, native: str, given: Mapping[str, Any]) -> dict[
     return result
 
 
-def single_files(tool: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+def single_files(tool: str, input_fields: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
     """The inputs of a call about several files as those of calls about one each, in order; empty for any other call.
 
-    `given` is an event's input, whose `paths` name them; of a patch each has the part that is about its file.
+    `input_fields` is an event's input, whose `paths` name them; of a patch each has the part that is about its file.
     """
-    paths = given.get("paths")
+    paths = input_fields.get("paths")
     named = [path for path in paths if isinstance(path, str) and path] if isinstance(paths, list) else []
     named = list(dict.fromkeys(named))
     if tool not in _ON_FILES or len(named) < 2:
         return ()
-    patch = given.get("patch")
+    patch = input_fields.get("patch")
     if not isinstance(patch, str):
-        return tuple({**given, "path": path, "paths": [path]} for path in named)
+        return tuple({**input_fields, "path": path, "paths": [path]} for path in named)
     sections = _SECTION.split(patch)[1:]
     if sections and "\n*** End Patch" in sections[-1]:
         sections[-1] = sections[-1].rpartition("\n*** End Patch")[0]
-    spelled = [name for name, value in given.items() if value == patch]
+    spelled = [name for name, value in input_fields.items() if value == patch]
     made = []
     for path in named:
         # A patch in a shell command names its files from the directory that the command went to.
@@ -143,7 +143,7 @@ def single_files(tool: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], .
             if any(f"/{path}".endswith(f"/{name}") for name in _PATCHED.findall(section))
         )
         part = f"*** Begin Patch\n{own.rstrip(chr(10))}\n*** End Patch" if own else patch
-        made.append({**given, **dict.fromkeys(spelled, part), "path": path, "paths": [path]})
+        made.append({**input_fields, **dict.fromkeys(spelled, part), "path": path, "paths": [path]})
     return tuple(made)
 
 
@@ -176,15 +176,15 @@ def tool_for(agent: str, canonical: str) -> str:
     return next((name for name, use in own.items() if use.tool == canonical), canonical)
 
 
-def input_for(agent: str, tool: str, source: str, native: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def input_for(agent: str, tool: str, source: str, native: str, input_fields: Mapping[str, Any]) -> dict[str, Any]:
     """The input of another agent's call in the fields that `agent` has for its own `tool`.
 
-    `given` is an event's input: canonical fields beside those of `source`, which are left out where the canonical one
+    `input_fields` is an event's input: canonical fields beside those of `source`, which are left out where the canonical one
     says the same. Unknown fields stay.
     """
-    use = _understood(source, native, given)[0]
+    use = _understood(source, native, input_fields)[0]
     spellings = {own for names in use.fields.values() for own in names} - set(use.fields)
-    kept = {name: value for name, value in given.items() if name not in spellings}
+    kept = {name: value for name, value in input_fields.items() if name not in spellings}
     return native_input(agent, tool, kept, {})
 
 
@@ -203,14 +203,14 @@ def _find(source: str, native: str) -> ToolAlias | None:
     return TABLE.get(source_name(source), {}).get(_bare(native))
 
 
-def _understood(source: str, native: str, given: Mapping[str, Any]) -> tuple[ToolAlias, Mapping[str, Any]]:
+def _understood(source: str, native: str, input_fields: Mapping[str, Any]) -> tuple[ToolAlias, Mapping[str, Any]]:
     """What is known of a tool: by the agent's table, else by its name and arguments; and the fields that are made."""
     known = _find(source, native)
     if known is not None:
         return known, {}
     if native in CANONICAL:
         return ToolAlias(native, {}), {}
-    inferred: Inferred = infer(native, given)
+    inferred: Inferred = infer(native, input_fields)
     return inferred.use, inferred.made
 
 

@@ -50,37 +50,37 @@ class Family:
 
         The event that the hook command was installed for outranks the payload's own word; raises DecodeError.
         """
-        given = read_json(payload)
-        if not isinstance(given, dict):
-            raise DecodeError(f"payload of {self.agent.label} is not a JSON object but a {type(given).__name__}")
-        return self.opened(native, given, host=host)
+        fields = read_json(payload)
+        if not isinstance(fields, dict):
+            raise DecodeError(f"payload of {self.agent.label} is not a JSON object but a {type(fields).__name__}")
+        return self.opened(native, fields, host=host)
 
-    def opened(self, native: str, given: dict[str, Any], *, host: str = "") -> Event:
+    def opened(self, native: str, fields: dict[str, Any], *, host: str = "") -> Event:
         """The same of a payload that is an object already."""
-        native = native or _text(given, "hook_event_name")
+        native = native or _text(fields, "hook_event_name")
         if not native:
             raise DecodeError(f"payload of {self.agent.label} names no event (hook_event_name)")
         known = self.capabilities.get(native)
-        tool, asked = _text(given, "tool_name"), given.get("tool_input")
+        tool, asked = _text(fields, "tool_name"), fields.get("tool_input")
         taken = set(_ENVELOPE)
         taken |= {"tool_name"} if tool else set()
         taken |= {"tool_input"} if isinstance(asked, dict) else set()
         taken |= {"tool_use_id", "tool_response"} if tool else set()
         return Event(
-            type=(self.retype and self.retype(native, given))
+            type=(self.retype and self.retype(native, fields))
             or (known.type if known else native_type(self.name, native)),
             source=self.name,
             native=native,
-            session=_text(given, "session_id"),
+            session=_text(fields, "session_id"),
             host=host,
-            cwd=_text(given, "cwd"),
+            cwd=_text(fields, "cwd"),
             tool=canonical_tool(self.name, tool) if tool else "",
             native_tool=tool,
-            call=next(filter(None, (_text(given, field) for field in self.call_fields)), "") if tool else "",
+            call=next(filter(None, (_text(fields, field) for field in self.call_fields)), "") if tool else "",
             input=canonical_input(self.name, tool, asked) if isinstance(asked, dict) else {},
-            output=given.get("tool_response") if tool else None,
-            data={name: value for name, value in given.items() if name not in taken},
-            raw=given,
+            output=fields.get("tool_response") if tool else None,
+            data={name: value for name, value in fields.items() if name not in taken},
+            raw=fields,
         )
 
     def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
@@ -93,22 +93,22 @@ class Family:
             case = case._replace(reason=f"{case.reason}\n\n{case.context}", context="")
         if native in self.by_exit_code and case.decision == "deny" and not case.halt:
             return HookAnswer(2, b"", stderr(case.reason), case.lost)
-        said = self.form(native, case)
-        specific = said.pop("hookSpecificOutput", {})
+        reply = self.form(native, case)
+        specific = reply.pop("hookSpecificOutput", {})
         if case.context:
             specific["additionalContext"] = case.context
         if case.output is not None and event is not None:
             mcp = event.tool.startswith("mcp__")
             specific["updatedMCPToolOutput" if mcp else "updatedToolOutput"] = case.output
         if case.halt:
-            said |= {"continue": False, "stopReason": case.halt}
+            reply |= {"continue": False, "stopReason": case.halt}
         if specific:
-            said["hookSpecificOutput"] = {"hookEventName": native, **specific}
+            reply["hookSpecificOutput"] = {"hookEventName": native, **specific}
         if native in self.wordless and case.decision == "deny" and verdict.reason:
             case.notes.append(clean(verdict.reason))
         if case.notes:
-            said["systemMessage"] = person_message(self.agent, case, verdict, event)
-        return HookAnswer(0, write_json(said) if said else b"", b"", case.lost)
+            reply["systemMessage"] = person_message(self.agent, case, verdict, event)
+        return HookAnswer(0, write_json(reply) if reply else b"", b"", case.lost)
 
 
 def can(
@@ -172,10 +172,10 @@ def block(case: CarriedVerdict) -> dict[str, Any]:
 
 def _original(event: Event | None) -> dict[str, Any] | None:
     """The input as the agent sent it."""
-    given = event.raw.get("tool_input") if event is not None and event.raw is not None else None
-    return given if isinstance(given, dict) else None
+    fields = event.raw.get("tool_input") if event is not None and event.raw is not None else None
+    return fields if isinstance(fields, dict) else None
 
 
-def _text(given: Mapping[str, Any], name: str) -> str:
-    value = given.get(name)
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
     return value if isinstance(value, str) else ""

@@ -119,29 +119,29 @@ class _Dialect:
 
     def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
         """The event in a payload; its own part is spread over `input`, `output` and `data`, and all of it in `raw`."""
-        given = opened(LABEL, payload)
-        native = native or text(given, "hookName") or next((_named(part) for part in _PARTS if part in given), "")
+        fields = opened(LABEL, payload)
+        native = native or text(fields, "hookName") or next((_named(part) for part in _PARTS if part in fields), "")
         if not native:
             raise DecodeError(f"payload of {LABEL} names no event (hookName)")
-        own = next((part for part in _PARTS if isinstance(given.get(part), dict)), "")
-        part = mapping(given.get(own))
+        own = next((part for part in _PARTS if isinstance(fields.get(part), dict)), "")
+        part = mapping(fields.get(own))
         tool, asked = _call(part)
         calls = bool(tool)
         output = part.get("output", part.get("result")) if calls else None
         return Event(
-            type=_type(native, given, part),
+            type=_type(native, fields, part),
             source=NAME,
             native=native,
-            session=text(mapping(given.get("sessionContext")), "rootSessionId") or text(given, "taskId"),
+            session=text(mapping(fields.get("sessionContext")), "rootSessionId") or text(fields, "taskId"),
             host=host,
-            cwd=first_root(given, "workspaceRoots"),
+            cwd=first_root(fields, "workspaceRoots"),
             tool=_canonical(tool, part) if calls else "",
             native_tool=tool,
             call=text(part, "id") if calls else "",
             input=canonical_input(NAME, tool, asked),
             output=output,
-            data={**without(given, {*_ENVELOPE, *_PARTS}), **without(part, _CALL if calls else ())},
-            raw=given,
+            data={**without(fields, {*_ENVELOPE, *_PARTS}), **without(part, _CALL if calls else ())},
+            raw=fields,
         )
 
     def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
@@ -151,14 +151,14 @@ class _Dialect:
         if can is None or not can.waits:
             return SILENT
         case = degrade(_AGENT, native, can, verdict, event, _original(event))
-        said: dict[str, Any] = {"cancel": case.decision == "deny"}
+        reply: dict[str, Any] = {"cancel": case.decision == "deny"}
         if case.decision == "deny":
-            said["errorMessage"] = case.reason
+            reply["errorMessage"] = case.reason
         if case.rewrite is not None:
-            said["overrideInput"] = case.rewrite
+            reply["overrideInput"] = case.rewrite
         if case.context:
-            said["context" if name in _COMMAND_LINE else "contextModification"] = case.context
-        return HookAnswer(0, write_json(said), b"", case.lost)
+            reply["context" if name in _COMMAND_LINE else "contextModification"] = case.context
+        return HookAnswer(0, write_json(reply), b"", case.lost)
 
 
 DIALECT: Final = _Dialect()
@@ -169,14 +169,14 @@ def _named(part: str) -> str:
     return part if part in CAPABILITIES else part[0].upper() + part[1:]
 
 
-def _variant(native: str, given: dict[str, Any] | None) -> str:
+def _variant(native: str, fields: dict[str, Any] | None) -> str:
     """The event's name in the table: the command line's where the payload is one of its own."""
-    told = text(given or {}, "hookName")
+    told = text(fields or {}, "hookName")
     return told if told in _COMMAND_LINE else native
 
 
-def _type(native: str, given: dict[str, Any], part: dict[str, Any]) -> str:
-    known = CAPABILITIES.get(_variant(native, given))
+def _type(native: str, fields: dict[str, Any], part: dict[str, Any]) -> str:
+    known = CAPABILITIES.get(_variant(native, fields))
     if known is None:
         return native_type(NAME, native)
     failed = part.get("success") is False or bool(part.get("error"))

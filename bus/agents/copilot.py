@@ -108,29 +108,29 @@ class _Dialect:
         A camelCase payload does not name its event: the hook command was installed for one. A tool's arguments may be
         an object or a text that holds one; a text that holds none (a patch) stands under `input`.
         """
-        given = opened(LABEL, payload)
-        native = native or text(given, "hook_event_name")
+        fields = opened(LABEL, payload)
+        native = native or text(fields, "hook_event_name")
         if not native:
             raise DecodeError(f"payload of {LABEL} names no event, and its hook command was not told which one it is")
-        known, tool = CAPABILITIES.get(native), text(given, *_TOOL)
-        result = next((name for name in _RESULT if name in given), "")
-        asked = _asked(given) if tool else None
+        known, tool = CAPABILITIES.get(native), text(fields, *_TOOL)
+        result = next((name for name in _RESULT if name in fields), "")
+        asked = _asked(fields) if tool else None
         taken = {*_SESSION, "cwd", "hook_event_name", result}
         taken |= {*_TOOL} if tool else set()
         taken |= {*_INPUT} if asked is not None else set()
         return Event(
-            type=_type(native, known, given.get(result)),
+            type=_type(native, known, fields.get(result)),
             source=NAME,
             native=native,
-            session=text(given, *_SESSION),
+            session=text(fields, *_SESSION),
             host=host,
-            cwd=text(given, "cwd"),
+            cwd=text(fields, "cwd"),
             tool=canonical_tool(NAME, tool) if tool else "",
             native_tool=tool,
             input=canonical_input(NAME, tool, asked) if asked is not None else {},
-            output=given.get(result) if result else None,
-            data=without(given, taken),
-            raw=given,
+            output=fields.get(result) if result else None,
+            data=without(fields, taken),
+            raw=fields,
         )
 
     def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
@@ -146,18 +146,18 @@ class _Dialect:
         if native == "userPromptTransformed" and not isinstance(prompt, str):
             can = msgspec.structs.replace(can, context=False)
         case = degrade(_AGENT, native, can, verdict, event, _original(event))
-        said = _decision(can, case)
+        reply = _decision(can, case)
         if case.context:
             changes = native == "userPromptTransformed"
-            said["modifiedTransformedPrompt" if changes else "additionalContext"] = (
+            reply["modifiedTransformedPrompt" if changes else "additionalContext"] = (
                 f"{prompt}\n\n{case.context}" if changes else case.context
             )
         if case.output is not None and event is not None:
             kind = text(mapping(event.output), "resultType") or "success"
-            said["modifiedResult"] = {"resultType": kind, "textResultForLlm": output_text(event, case.output)}
-        if not said and case.notes:
-            said = {"type": "progress", "message": person_message(_AGENT, case, verdict, event)}
-        return HookAnswer(0, write_json(said) if said else b"", b"", case.lost)
+            reply["modifiedResult"] = {"resultType": kind, "textResultForLlm": output_text(event, case.output)}
+        if not reply and case.notes:
+            reply = {"type": "progress", "message": person_message(_AGENT, case, verdict, event)}
+        return HookAnswer(0, write_json(reply) if reply else b"", b"", case.lost)
 
 
 DIALECT: Final = _Dialect()
@@ -166,8 +166,8 @@ DIALECT: Final = _Dialect()
 def _decision(can: Capability, case: CarriedVerdict) -> dict[str, Any]:
     """The part of the answer that carries the decision, in the form of the event's type."""
     if can.type == EventType.TOOL_PRE_EXECUTE and case.decision != "abstain":
-        said: dict[str, Any] = {"permissionDecision": case.decision, "permissionDecisionReason": case.reason}
-        return said if case.rewrite is None else {**said, "modifiedArgs": case.rewrite}
+        reply: dict[str, Any] = {"permissionDecision": case.decision, "permissionDecisionReason": case.reason}
+        return reply if case.rewrite is None else {**reply, "modifiedArgs": case.rewrite}
     if can.type == EventType.PERMISSION_REQUEST and case.decision == "allow":
         return {"behavior": "allow"}
     if can.type == EventType.PERMISSION_REQUEST and case.decision == "deny":
@@ -183,9 +183,9 @@ def _type(native: str, known: Capability | None, result: object) -> str:
     return _RESULTS[ended].value if known is _POST_TOOL and ended in _RESULTS else known.type
 
 
-def _asked(given: dict[str, Any]) -> dict[str, Any] | None:
+def _asked(fields: dict[str, Any]) -> dict[str, Any] | None:
     """The tool's arguments as an object; None where there are none."""
-    sent = next((given[name] for name in _INPUT if given.get(name) is not None), None)
+    sent = next((fields[name] for name in _INPUT if fields.get(name) is not None), None)
     read = unpacked(sent)
     if isinstance(read, dict):
         return read
@@ -194,6 +194,6 @@ def _asked(given: dict[str, Any]) -> dict[str, Any] | None:
 
 def _original(event: Event | None) -> dict[str, Any] | None:
     """The arguments as Copilot sent them, where it takes an object back."""
-    given = event.raw if event is not None and event.raw is not None else {}
-    sent = next((unpacked(given[name]) for name in _INPUT if given.get(name) is not None), None)
+    fields = event.raw if event is not None and event.raw is not None else {}
+    sent = next((unpacked(fields[name]) for name in _INPUT if fields.get(name) is not None), None)
     return sent if isinstance(sent, dict) else None

@@ -133,27 +133,27 @@ class _Dialect:
 
         A stop that is none (aborted, an error) has the type of what it is; JSON in texts is read.
         """
-        given = opened(LABEL, payload)
-        native = native or text(given, "hook_event_name")
+        fields = opened(LABEL, payload)
+        native = native or text(fields, "hook_event_name")
         if not native:
             raise DecodeError(f"payload of {LABEL} names no event (hook_event_name)")
-        tool, asked, taken = _call(native, given)
+        tool, asked, taken = _call(native, fields)
         output = _OUTPUTS.get(native, "")
-        server = text(given, "mcp_server_name", "server_name")
+        server = text(fields, "mcp_server_name", "server_name")
         return Event(
-            type=_type(native, given),
+            type=_type(native, fields),
             source=NAME,
             native=native,
-            session=text(given, "conversation_id", "session_id"),
+            session=text(fields, "conversation_id", "session_id"),
             host=host,
-            cwd=text(given, "cwd") or first_root(given, "workspace_roots"),
+            cwd=text(fields, "cwd") or first_root(fields, "workspace_roots"),
             tool=_canonical(tool, server) if tool else "",
             native_tool=tool,
-            call=text(given, "tool_use_id"),
+            call=text(fields, "tool_use_id"),
             input=canonical_input(NAME, tool, asked),
-            output=unpacked(given.get(output)) if output else None,
-            data=without(given, {*_ENVELOPE, "tool_use_id", output, *taken}),
-            raw=given,
+            output=unpacked(fields.get(output)) if output else None,
+            data=without(fields, {*_ENVELOPE, "tool_use_id", output, *taken}),
+            raw=fields,
         )
 
     def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
@@ -162,25 +162,25 @@ class _Dialect:
         if can is None or not can.waits:
             return SILENT
         case = degrade(_AGENT, native, can, verdict, event, _original(event))
-        said, lost = _said(native, case), case.lost
+        reply, lost = _said(native, case), case.lost
         message = case.reason
         if native in _PERMISSION and case.decision != "abstain":
-            said["permission"] = case.decision
+            reply["permission"] = case.decision
             if native in _TO_AGENT and case.decision != "allow":
-                said["agent_message"] = case.reason
+                reply["agent_message"] = case.reason
                 message = case.reason if case.decision == "ask" else person_message(_AGENT, case, verdict, event)
             if case.rewrite is not None:
-                said["updated_input"] = case.rewrite
+                reply["updated_input"] = case.rewrite
         if case.output is not None:
-            said["updated_mcp_tool_output"] = case.output
+            reply["updated_mcp_tool_output"] = case.output
         if case.decision in ("abstain", "allow"):
             message = person_message(_AGENT, case, verdict, event)
         if message and (native in _PERMISSION or native == "beforeSubmitPrompt"):
             if native != "beforeTabFileRead":
-                said["user_message"] = message
+                reply["user_message"] = message
             elif case.decision == "deny":
                 lost = (*lost, f"the reason was dropped: {native} takes none")
-        return HookAnswer(0, write_json(said), b"", lost)
+        return HookAnswer(0, write_json(reply), b"", lost)
 
 
 DIALECT: Final = _Dialect()
@@ -191,8 +191,8 @@ def _said(native: str, case: CarriedVerdict) -> dict[str, Any]:
     if native == "beforeSubmitPrompt":
         return {"continue": case.decision != "deny"}
     if native in _NEXT_MESSAGE:
-        said = [case.reason if case.decision == "deny" else "", case.context]  # an allow is no reason to go on
-        following = "\n\n".join(filter(None, said))
+        reply = [case.reason if case.decision == "deny" else "", case.context]  # an allow is no reason to go on
+        following = "\n\n".join(filter(None, reply))
         return {"followup_message": following} if following else {}
     return {"additional_context": case.context} if case.context else {}
 
@@ -208,23 +208,23 @@ def _capability(native: str, event: Event | None) -> Capability | None:
     return _ASKED_LATER if native == "preToolUse" and later else can
 
 
-def _type(native: str, given: dict[str, Any]) -> str:
+def _type(native: str, fields: dict[str, Any]) -> str:
     known = CAPABILITIES.get(native)
-    if native == "stop" and given.get("status") in ("aborted", "error"):
-        return (EventType.USER_INTERRUPT if given["status"] == "aborted" else EventType.AGENT_ERROR).value
-    if native == "postToolUseFailure" and given.get("failure_type") == "permission_denied":
+    if native == "stop" and fields.get("status") in ("aborted", "error"):
+        return (EventType.USER_INTERRUPT if fields["status"] == "aborted" else EventType.AGENT_ERROR).value
+    if native == "postToolUseFailure" and fields.get("failure_type") == "permission_denied":
         return EventType.PERMISSION_DENIED.value
     return known.type if known else _own(native)
 
 
-def _call(native: str, given: dict[str, Any]) -> tuple[str, dict[str, Any], set[str]]:
+def _call(native: str, fields: dict[str, Any]) -> tuple[str, dict[str, Any], set[str]]:
     """The tool's name, its input, and the fields that these were."""
     if native in _SHELL:
-        return "Shell", {name: given[name] for name in ("command", "cwd") if name in given}, {"command"}
+        return "Shell", {name: fields[name] for name in ("command", "cwd") if name in fields}, {"command"}
     if native in _FILES:
-        names = {"file_path", "edits"} & given.keys()
-        return _FILES[native], {name: given[name] for name in names}, names
-    tool, unread = text(given, "tool_name"), unpacked(given.get("tool_input"))
+        names = {"file_path", "edits"} & fields.keys()
+        return _FILES[native], {name: fields[name] for name in names}, names
+    tool, unread = text(fields, "tool_name"), unpacked(fields.get("tool_input"))
     if native in _MCP and tool:
         tool = f"MCP:{tool.removeprefix('MCP:')}"  # as preToolUse names the same call
     taken = {"tool_name"} if tool else set()
@@ -244,5 +244,5 @@ def _canonical(tool: str, server: str) -> str:
 
 def _original(event: Event | None) -> dict[str, Any] | None:
     """The input as Cursor sent it, where it takes one back."""
-    given = unpacked(event.raw.get("tool_input")) if event is not None and event.raw is not None else None
-    return given if isinstance(given, dict) else None
+    fields = unpacked(event.raw.get("tool_input")) if event is not None and event.raw is not None else None
+    return fields if isinstance(fields, dict) else None

@@ -85,11 +85,11 @@ class _Dialect:
 
         Of a tool the call stands in `data.tool_args` and its outcome in `data.tool_result`, as F-07 names them.
         """
-        given = opened("Forge", payload)
-        native = native or text(given, "type")
+        fields = opened("Forge", payload)
+        native = native or text(fields, "type")
         if not native:
             raise DecodeError("payload of Forge names no event (type)")
-        data, tool = mapping(given.get("data")), text(given, "tool_name")
+        data, tool = mapping(fields.get("data")), text(fields, "tool_name")
         arguments = mapping(unpacked(data.get("tool_args", data.get("arguments"))))
         known = CAPABILITIES.get(native)
         kept: dict[str, Any] = without(data, _IN_DATA if tool else ())
@@ -97,16 +97,16 @@ class _Dialect:
             type=known.type if known else native_type(NAME, native),
             source=NAME,
             native=native,
-            session=text(given, "session_id"),
+            session=text(fields, "session_id"),
             host=host,
-            cwd=text(given, "working_dir", "cwd") or text(data, "working_dir", "cwd"),
+            cwd=text(fields, "working_dir", "cwd") or text(data, "working_dir", "cwd"),
             tool=canonical_tool(NAME, tool) if tool else "",
             native_tool=tool,
             call=text(data, "call_id", "tool_call_id") if tool else "",
             input=canonical_input(NAME, tool, arguments),
             output=data.get("tool_result", data.get("result")) if tool else None,
-            data={**kept, **without(given, _FIELDS)},
-            raw=given,
+            data={**kept, **without(fields, _FIELDS)},
+            raw=fields,
         )
 
     def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
@@ -117,8 +117,8 @@ class _Dialect:
         case = degrade(_AGENT, native, can, verdict, event, _original(event))
         if case.decision == "deny":
             return HookAnswer(2, b"", stderr(case.reason), case.lost)
-        said = write_json({"tool_args": case.rewrite}) if case.rewrite is not None else b""
-        return HookAnswer(0, said, b"", case.lost)
+        reply = write_json({"tool_args": case.rewrite}) if case.rewrite is not None else b""
+        return HookAnswer(0, reply, b"", case.lost)
 
 
 DIALECT: Final = _Dialect()
@@ -129,5 +129,5 @@ def _original(event: Event | None) -> dict[str, Any] | None:
     if event is None or event.raw is None:
         return None
     data = mapping(event.raw.get("data"))
-    given = unpacked(data.get("tool_args", data.get("arguments")))
-    return given if isinstance(given, dict) else None
+    fields = unpacked(data.get("tool_args", data.get("arguments")))
+    return fields if isinstance(fields, dict) else None

@@ -63,14 +63,14 @@ conversation in them (PreCompress too, whether anything is compressed or not: ob
 
 def _form(native: str, case: CarriedVerdict) -> dict[str, Any]:
     """The part of the answer that carries the decision."""
-    said: dict[str, Any] = {}
+    reply: dict[str, Any] = {}
     if case.decision in ("deny", "ask"):
-        said = {"decision": case.decision, "reason": case.reason}
+        reply = {"decision": case.decision, "reason": case.reason}
     if case.decision == "ask":  # of an ask it shows the person the message, and the reason to nobody
         case.notes.append(case.reason.rpartition(" [")[0])
     if native == "BeforeTool" and case.rewrite is not None:
-        said["hookSpecificOutput"] = {"tool_input": case.rewrite}
-    return said
+        reply["hookSpecificOutput"] = {"tool_input": case.rewrite}
+    return reply
 
 
 class _Dialect:
@@ -83,10 +83,10 @@ class _Dialect:
     def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
         """The event in a payload; a tool's error makes it a `tool:error`, and an MCP tool's server is in its name."""
         event = self._family.read(native, payload, host=host)
-        given = event.raw or {}
+        fields = event.raw or {}
         if event.native == "AfterTool" and mapping(event.output).get("error"):
             event = msgspec.structs.replace(event, type=EventType.TOOL_ERROR.value)
-        server = text(mapping(given.get("mcp_context")), "server_name")
+        server = text(mapping(fields.get("mcp_context")), "server_name")
         if server and event.native_tool:
             event = msgspec.structs.replace(event, tool=canonical_tool(NAME, event.native_tool, server=server))
         return event

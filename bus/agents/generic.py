@@ -71,10 +71,10 @@ class _Dialect:
         `native` is the type where the object names none; raises DecodeError where neither does, or a field has the
         wrong shape.
         """
-        given = read_json(payload)
-        if not isinstance(given, dict):
-            raise DecodeError(f"event is not a JSON object but a {type(given).__name__}")
-        known: dict[str, Any] = {name: value for name, value in given.items() if name in _FIELDS}
+        fields = read_json(payload)
+        if not isinstance(fields, dict):
+            raise DecodeError(f"event is not a JSON object but a {type(fields).__name__}")
+        known: dict[str, Any] = {name: value for name, value in fields.items() if name in _FIELDS}
         known.setdefault("type", native)
         try:
             event = msgspec.convert(known, Event)
@@ -83,7 +83,7 @@ class _Dialect:
         if not event.type.strip():
             raise DecodeError("event has no type; write e.g. tool:pre_execute")
         source, tool = source_name(event.source), event.native_tool or event.tool
-        others = {name: value for name, value in given.items() if name not in _FIELDS}
+        others = {name: value for name, value in fields.items() if name not in _FIELDS}
         return msgspec.structs.replace(
             event,
             source=source,
@@ -102,9 +102,9 @@ class _Dialect:
         event: Event | None = None,
     ) -> HookAnswer:
         """The verdict as one line of JSON; exit code 0 always, a deny included."""
-        said = {"decision": verdict.decision, "reason": verdict.reason, **msgspec.to_builtins(verdict)}
-        said["event"] = verdict.event or (event.id if event is not None else "")
-        return HookAnswer(0, write_json(said) + b"\n")
+        reply = {"decision": verdict.decision, "reason": verdict.reason, **msgspec.to_builtins(verdict)}
+        reply["event"] = verdict.event or (event.id if event is not None else "")
+        return HookAnswer(0, write_json(reply) + b"\n")
 
 
 DIALECT: Final = _Dialect()

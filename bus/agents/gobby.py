@@ -130,16 +130,16 @@ class _Dialect:
         `{hook_type, input_data, source}`, which Gobby's own clients post, is read too. Names may be written as Claude
         Code or Gobby write them; the agent behind Gobby stands in `data.agent`.
         """
-        given = opened("Gobby", payload)
-        native = _unified(native or text(given, "event_type", "hook_type"))
+        fields = opened("Gobby", payload)
+        native = _unified(native or text(fields, "event_type", "hook_type"))
         if not native:
             raise DecodeError("payload of Gobby names no event (event_type)")
-        inner = mapping(given.get("data", given.get("input_data")))
+        inner = mapping(fields.get("data", fields.get("input_data")))
         tool = text(inner, "tool_name")
         arguments = mapping(unpacked(inner.get("tool_input")))
-        data = {**without(inner, _TOOL if tool else ()), **without(given, _ENVELOPE | {"source"})}
-        if text(given, "source"):
-            data["agent"] = given["source"]
+        data = {**without(inner, _TOOL if tool else ()), **without(fields, _ENVELOPE | {"source"})}
+        if text(fields, "source"):
+            data["agent"] = fields["source"]
         known = CAPABILITIES.get(native)
         kind = known.type if known else native_type(NAME, native)
         if native == "after_tool" and (inner.get("error") or inner.get("is_error") is True):
@@ -148,16 +148,16 @@ class _Dialect:
             type=kind,
             source=NAME,
             native=native,
-            session=text(given, "session_id") or text(inner, "session_id"),
-            host=host or text(given, "machine_id"),
-            cwd=text(given, "cwd") or text(inner, "cwd"),
+            session=text(fields, "session_id") or text(inner, "session_id"),
+            host=host or text(fields, "machine_id"),
+            cwd=text(fields, "cwd") or text(inner, "cwd"),
             tool=canonical_tool(NAME, tool, server=text(inner, "mcp_server")) if tool else "",
             native_tool=tool,
             call=text(inner, "tool_use_id", "tool_call_id") if tool else "",
             input=canonical_input(NAME, tool, arguments),
             output=inner.get("tool_output", inner.get("tool_response")) if tool else None,
             data=data,
-            raw=given,
+            raw=fields,
         )
 
     def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
@@ -169,18 +169,18 @@ class _Dialect:
         if can is None or not can.waits:
             return HookAnswer()
         case = degrade(_AGENT, native, can, verdict, event, _original(event))
-        said: dict[str, Any] = {"decision": "allow" if case.decision == "abstain" else case.decision}
+        reply: dict[str, Any] = {"decision": "allow" if case.decision == "abstain" else case.decision}
         if case.reason:
-            said["reason"] = case.reason
+            reply["reason"] = case.reason
         if case.context:
-            said["context"] = case.context
+            reply["context"] = case.context
         if case.decision == "allow":
-            said["auto_approve"] = True
+            reply["auto_approve"] = True
         if case.rewrite is not None:
-            said["modified_input"] = case.rewrite
+            reply["modified_input"] = case.rewrite
         if case.notes:
-            said["system_message"] = person_message(_AGENT, case, verdict, event)
-        return HookAnswer(0, write_json(said) + b"\n", b"", case.lost)
+            reply["system_message"] = person_message(_AGENT, case, verdict, event)
+        return HookAnswer(0, write_json(reply) + b"\n", b"", case.lost)
 
 
 DIALECT: Final = _Dialect()
@@ -196,5 +196,5 @@ def _original(event: Event | None) -> dict[str, Any] | None:
     """The arguments as Gobby sent them."""
     if event is None or event.raw is None:
         return None
-    given = unpacked(mapping(event.raw.get("data", event.raw.get("input_data"))).get("tool_input"))
-    return given if isinstance(given, dict) else None
+    fields = unpacked(mapping(event.raw.get("data", event.raw.get("input_data"))).get("tool_input"))
+    return fields if isinstance(fields, dict) else None

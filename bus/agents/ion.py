@@ -48,12 +48,12 @@ class _Dialect:
 
     def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
         """The event in a payload of ion's, or of Claude Code's; where both names of a field stand, Claude Code's holds."""
-        given = opened("ion", payload)
-        if given.keys().isdisjoint(_CLAUDES):
-            return _FAMILY.opened(native, given, host=host)
-        renamed = {_CLAUDES.get(name, name): value for name, value in given.items() if name in _CLAUDES}
-        plain = renamed | {name: value for name, value in given.items() if name not in _CLAUDES}
-        return msgspec.structs.replace(_FAMILY.opened(native, plain, host=host), raw=given)
+        fields = opened("ion", payload)
+        if fields.keys().isdisjoint(_CLAUDES):
+            return _FAMILY.opened(native, fields, host=host)
+        renamed = {_CLAUDES.get(name, name): value for name, value in fields.items() if name in _CLAUDES}
+        plain = renamed | {name: value for name, value in fields.items() if name not in _CLAUDES}
+        return msgspec.structs.replace(_FAMILY.opened(native, plain, host=host), raw=fields)
 
     def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
         """A deny as exit 2 with its reason on stderr (I-03), everything else in Claude Code's own JSON."""

@@ -108,18 +108,18 @@ class _Dialect:
 
     def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
         """The event in what the plugin sent; what has no field of its own stands in `data`, and all of it in `raw`."""
-        given = opened("OpenCode's plugin", payload)
-        asked, answered = mapping(given.get("input")), mapping(given.get("output"))
-        if given.get("hook") == "event":
+        fields = opened("OpenCode's plugin", payload)
+        asked, answered = mapping(fields.get("input")), mapping(fields.get("output"))
+        if fields.get("hook") == "event":
             event = mapping(asked.get("event"))
             native, asked = native or text(event, "type"), mapping(event.get("properties"))
         else:
-            native = native or text(given, "hook")
+            native = native or text(fields, "hook")
         if not native:
             raise DecodeError("payload of OpenCode's plugin names no event (hook)")
         info, part = mapping(asked.get("info")), mapping(asked.get("part"))
         tool, arguments, output = _call(native, asked, answered, part)
-        server = text(given, "server")
+        server = text(fields, "server")
         data = {
             **without(
                 asked,
@@ -132,23 +132,23 @@ class _Dialect:
             ),
             **without(answered, ("args",)),
         }
-        data |= {name: given[name] for name in ("worktree", "parent", "goes") if name in given}
+        data |= {name: fields[name] for name in ("worktree", "parent", "goes") if name in fields}
         if native == "chat.message":
             data["prompt"] = "\n".join(_texts(answered.get("parts")))
         return Event(
-            type=_type(native, given, asked, info),
+            type=_type(native, fields, asked, info),
             source=NAME,
             native=native,
             session=text(asked, "sessionID") or text(part, "sessionID") or text(info, "sessionID", "id"),
             host=host,
-            cwd=text(given, "directory"),
+            cwd=text(fields, "directory"),
             tool=canonical_tool(NAME, tool, server=server) if tool else "",
             native_tool=tool,
             call=text(asked, "callID") or text(part, "callID") or text(mapping(asked.get("tool")), "callID"),
             input=canonical_input(NAME, tool, arguments),
             output=output,
             data=data,
-            raw=given,
+            raw=fields,
         )
 
     def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
@@ -157,20 +157,20 @@ class _Dialect:
         if can is None or not can.waits:
             return HookAnswer()
         case = degrade(_AGENT, native, can, verdict, event, _original(event))
-        said: dict[str, Any] = {}
+        reply: dict[str, Any] = {}
         if case.decision == "deny":
-            said["deny"] = case.reason
+            reply["deny"] = case.reason
         elif case.decision == "allow" and native == "permission.asked":
-            said["allow"] = True
+            reply["allow"] = True
         if case.rewrite is not None:
-            said["args"] = case.rewrite
+            reply["args"] = case.rewrite
         if case.output is not None and event is not None:
-            said["output"] = output_text(event, case.output)
+            reply["output"] = output_text(event, case.output)
         if case.context:
-            said["context"] = case.context
+            reply["context"] = case.context
         if case.notes:
-            said["note"] = person_message(_AGENT, case, verdict, event)
-        return HookAnswer(0, write_json(said) if said else b"", b"", case.lost)
+            reply["note"] = person_message(_AGENT, case, verdict, event)
+        return HookAnswer(0, write_json(reply) if reply else b"", b"", case.lost)
 
 
 DIALECT: Final = _Dialect()
@@ -201,11 +201,11 @@ def _mode(native: str, *, fail_closed: bool) -> str:
     return "closed" if fail_closed and can.type in GATES else "wait"
 
 
-def _type(native: str, given: Mapping[str, Any], asked: Mapping[str, Any], info: Mapping[str, Any]) -> str:
+def _type(native: str, fields: Mapping[str, Any], asked: Mapping[str, Any], info: Mapping[str, Any]) -> str:
     """The canonical type; a subagent is a session that has a parent, and a permission may have been refused."""
     if native == "session.created" and info.get("parentID"):
         return EventType.SUBAGENT_START.value
-    if native == "session.idle" and given.get("parent"):
+    if native == "session.idle" and fields.get("parent"):
         return EventType.SUBAGENT_STOP.value
     if native == "permission.replied" and "reject" in (asked.get("reply"), asked.get("response")):
         return EventType.PERMISSION_DENIED.value
@@ -233,8 +233,8 @@ def _original(event: Event | None) -> dict[str, Any] | None:
     """The arguments as OpenCode has them."""
     if event is None or event.raw is None:
         return None
-    given = mapping(event.raw.get("output")).get("args")
-    return given if isinstance(given, dict) else None
+    fields = mapping(event.raw.get("output")).get("args")
+    return fields if isinstance(fields, dict) else None
 
 
 def _texts(parts: object) -> list[str]:

@@ -11,15 +11,15 @@ from bus.wire.codec import read_json
 
 def opened(label: str, payload: bytes) -> dict[str, Any]:
     """The JSON object that a payload is; raises DecodeError with the agent's name."""
-    given = read_json(payload)
-    if not isinstance(given, dict):
-        raise DecodeError(f"payload of {label} is not a JSON object but a {type(given).__name__}")
-    return given
+    fields = read_json(payload)
+    if not isinstance(fields, dict):
+        raise DecodeError(f"payload of {label} is not a JSON object but a {type(fields).__name__}")
+    return fields
 
 
-def text(given: Mapping[str, Any], *names: str) -> str:
+def text(fields: Mapping[str, Any], *names: str) -> str:
     """The first of these fields that holds a text that is not empty; empty where none does."""
-    return next((value for name in names if isinstance(value := given.get(name), str) and value), "")
+    return next((value for name in names if isinstance(value := fields.get(name), str) and value), "")
 
 
 def mapping(value: object) -> dict[str, Any]:
@@ -37,13 +37,13 @@ def unpacked(value: object) -> Any:
     return value
 
 
-def without(given: Mapping[str, Any], taken: Iterable[str]) -> dict[str, Any]:
+def without(fields: Mapping[str, Any], taken: Iterable[str]) -> dict[str, Any]:
     """The fields that nothing else has taken."""
     names = frozenset(taken)
-    return {name: value for name, value in given.items() if name not in names}
+    return {name: value for name, value in fields.items() if name not in names}
 
 
-def first_root(given: Mapping[str, Any], name: str) -> str:
+def first_root(fields: Mapping[str, Any], name: str) -> str:
     """The first folder of a list of workspace roots; empty where there is none."""
-    roots = given.get(name)
+    roots = fields.get(name)
     return next((root for root in roots if isinstance(root, str) and root), "") if isinstance(roots, list) else ""

@@ -63,8 +63,8 @@ class _Dialect:
 
         `tool_args` is an object or its JSON text; a bash call that brings only `tool_input` has that as its command.
         """
-        given = _variables(payload) if payload.startswith(b"PIGO_") else opened("pigo", payload)
-        plain = {name.lower().removeprefix("pigo_"): value for name, value in given.items()}
+        fields = _variables(payload) if payload.startswith(b"PIGO_") else opened("pigo", payload)
+        plain = {name.lower().removeprefix("pigo_"): value for name, value in fields.items()}
         native = native or text(plain, "event")
         if not native:
             raise DecodeError("payload of pigo names no event (PIGO_EVENT)")
@@ -88,7 +88,7 @@ class _Dialect:
             input=canonical_input(NAME, tool, arguments),
             output=plain.get("tool_output") if tool else None,
             data=without(plain, _ENVELOPE | (_TOOL if tool else frozenset())),
-            raw=given,
+            raw=fields,
         )
 
     def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:

@@ -78,12 +78,12 @@ def _form(native: str, case: CarriedVerdict) -> dict[str, Any]:
     return block(case)
 
 
-def _type(native: str, given: Mapping[str, Any]) -> str:
+def _type(native: str, fields: Mapping[str, Any]) -> str:
     """The type of an event that is not what its name says; empty where it is.
 
     Qwen Code fires UserPromptSubmit again after each round of tools, with an empty prompt (observed): a turn, no prompt.
     """
-    round_only = native == "UserPromptSubmit" and not given.get("prompt") and not given.get("submitted_prompt")
+    round_only = native == "UserPromptSubmit" and not fields.get("prompt") and not fields.get("submitted_prompt")
     return EventType.TURN_START.value if round_only else ""
 
 

@@ -78,11 +78,11 @@ class _Dialect:
 
         The event is the tool: `pre_run_command` and `post_run_command` are calls of `run_command`.
         """
-        given = opened(LABEL, payload)
-        native = native or text(given, "agent_action_name")
+        fields = opened(LABEL, payload)
+        native = native or text(fields, "agent_action_name")
         if not native:
             raise DecodeError(f"payload of {LABEL} names no event (agent_action_name)")
-        known, info = CAPABILITIES.get(native), mapping(given.get("tool_info"))
+        known, info = CAPABILITIES.get(native), mapping(fields.get("tool_info"))
         bare, tool, server = native.removeprefix("pre_").removeprefix("post_"), "", ""
         asked: dict[str, Any] = {}
         rest = info
@@ -95,15 +95,15 @@ class _Dialect:
             type=known.type if known else _own(native),
             source=NAME,
             native=native,
-            session=text(given, "trajectory_id"),
+            session=text(fields, "trajectory_id"),
             host=host,
             cwd=text(info, "cwd"),
             tool=mcp_tool(server, tool) if server and tool else canonical_tool(NAME, tool) if tool else "",
             native_tool=tool,
             input=canonical_input(NAME, tool, asked),
             output=unpacked(info.get("mcp_result")),
-            data={**without(given, _TAKEN), **rest},
-            raw=given,
+            data={**without(fields, _TAKEN), **rest},
+            raw=fields,
         )
 
     def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:

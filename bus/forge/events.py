@@ -36,16 +36,16 @@ class HookEvent:
 
         A field of `data` never replaces a variable of the event's own.
         """
-        said = {"FORGE_EVENT": self.type.value, "FORGE_TIMESTAMP": str(self.timestamp)}
+        variables = {"FORGE_EVENT": self.type.value, "FORGE_TIMESTAMP": str(self.timestamp)}
         if self.session_id:
-            said["FORGE_SESSION_ID"] = self.session_id
+            variables["FORGE_SESSION_ID"] = self.session_id
         if self.tool_name:
-            said["FORGE_TOOL_NAME"] = self.tool_name
+            variables["FORGE_TOOL_NAME"] = self.tool_name
         for name, value in self.data.items():
             variable = f"FORGE_{_NOT_A_NAME.sub('_', str(name).upper())}"
             if variable not in _OWN:
-                said[variable] = value if isinstance(value, str) else _worded(value)
-        return {name: value.replace("\0", "") for name, value in said.items()}
+                variables[variable] = value if isinstance(value, str) else _worded(value)
+        return {name: value.replace("\0", "") for name, value in variables.items()}
 
     def to_json(self) -> str:
         """type, timestamp, data, tool_name and session_id as a JSON object; values that JSON lacks become text."""

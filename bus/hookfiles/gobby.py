@@ -125,15 +125,15 @@ class _GobbyReader:
             if found.enabled:
                 self.warn((_KEY, name), why)
 
-    def webhooks(self, given: _Webhooks, written: bool) -> None:
-        if not given.enabled:
-            if written and given.endpoints:
-                count = len(given.endpoints)
+    def webhooks(self, settings: _Webhooks, written: bool) -> None:
+        if not settings.enabled:
+            if written and settings.endpoints:
+                count = len(settings.endpoints)
                 self.warn(
                     (_KEY, "webhooks"), f"webhooks are switched off (`enabled: true` is missing): {count} not used"
                 )
             return
-        for number, raw in enumerate(given.endpoints):
+        for number, raw in enumerate(settings.endpoints):
             path = (_KEY, "webhooks", "endpoints", number)
             before = len(self.problems)
             entry = self.part(path, raw, _Webhook)
@@ -144,16 +144,16 @@ class _GobbyReader:
                 self.report((*path, "headers"), message)
             on = self.patterns(path, entry.events)
             if len(self.problems) == before and on:
-                self.take(path, number, entry, on, given)
+                self.take(path, number, entry, on, settings)
 
-    def take(self, path: PathParts, number: int, entry: _Webhook, on: tuple[str, ...], given: _Webhooks) -> None:
+    def take(self, path: PathParts, number: int, entry: _Webhook, on: tuple[str, ...], settings: _Webhooks) -> None:
         name = _SLUG.sub("-", entry.name.lower()).strip("-")[:60].strip("-")
         if not name:
             host = _SLUG.sub("-", parse_target(entry.url).host).strip("-")[:40].strip("-")
             name = f"gobby-{host}-{number + 1}"
         origin = f"{self.document.file}:{self.document.place(path)[0]}"
-        timeout = entry.timeout or given.default_timeout
-        own = {"log_deliveries": given.log_deliveries}
+        timeout = entry.timeout or settings.default_timeout
+        own = {"log_deliveries": settings.log_deliveries}
         retry = tuple(entry.retry_delay * 2**n for n in range(entry.retry_count))
         if not entry.can_block:
             self.endpoints.append(
@@ -292,8 +292,8 @@ class _Gobby:
         data: dict[str, Any] = {**event.data, "cwd": event.cwd}
         if event.tool:
             tool = event.native_tool if event.source == "claude" else tool_for("claude", event.tool)
-            given = input_for("claude", tool, event.source, event.native_tool, event.input)
-            data |= {"tool_name": tool, "tool_input": given}
+            tool_input = input_for("claude", tool, event.source, event.native_tool, event.input)
+            data |= {"tool_name": tool, "tool_input": tool_input}
         if event.output is not None:
             data["tool_output"] = event.output
         body = {

@@ -95,11 +95,11 @@ def denying(ran: CommandRun) -> AgentReading:
     return AgentReading("deny", text) if text else AgentReading()
 
 
-def _map(given: Mapping[str, Any], name: str) -> dict[str, Any]:
-    value = given.get(name)
+def _map(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
+    value = fields.get(name)
     return value if isinstance(value, dict) else {}
 
 
-def _text(given: Mapping[str, Any], name: str) -> str:
-    value = given.get(name)
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
     return value if isinstance(value, str) else ""

@@ -153,9 +153,9 @@ def compile_matcher(text: str, *, exact: bool = False) -> Matcher:
         return lambda _names: True
     if exact or _NAMES.fullmatch(text):
         wanted = frozenset(listed(text))
-        return lambda given: not wanted.isdisjoint(given)
+        return lambda subjects: not wanted.isdisjoint(subjects)
     regex = compile_regex(_NAMED_GROUP.sub("(?P<", text), allow_backtracking=True)
-    return lambda given: any(regex.search(name[:_CAP]) is not None for name in given)
+    return lambda subjects: any(regex.search(name[:_CAP]) is not None for name in subjects)
 
 
 def listed(text: str) -> list[str]:
@@ -196,13 +196,13 @@ def matches(name: str, matchers: Collection[str], event: Event) -> bool:
     if not matchers:
         return True
     if name in TOOL_EVENTS:
-        given = names(event)
+        subjects = names(event)
     else:
         subject = field(event, SUBJECTS[name]) if name in SUBJECTS else None
         if not isinstance(subject, str) or not subject:
             return True  # there is no value to match: Claude Code runs the hook then
-        given = (subject.rpartition("/")[2], subject) if name == "FileChanged" else (subject,)
-    return any(compile_matcher(text, exact=name in EXACT_ONLY)(given) for text in matchers)
+        subjects = (subject.rpartition("/")[2], subject) if name == "FileChanged" else (subject,)
+    return any(compile_matcher(text, exact=name in EXACT_ONLY)(subjects) for text in matchers)
 
 
 def spoken_tool(event: Event, matchers: Collection[str]) -> str:

@@ -138,22 +138,24 @@ def _read(hook: Hook, name: str, event: Event, tool: str, value: dict[str, Any])
     specific = msgspec.convert(answer.specific or {}, _Specific)
     if answer.specific is not None and specific.event != name and not (hook.dialect == ION and specific.event is None):
         raise DecodeError(f"hookSpecificOutput.hookEventName has to be {name!r}, not {specific.event!r}")
-    said = _Said()
-    _decide(name, answer, specific, said)
-    said.context = (specific.context or "").strip()
+    result = _Said()
+    _decide(name, answer, specific, result)
+    result.context = (specific.context or "").strip()
     for key, what in _STAYS.items():
         if (answer.specific or {}).get(key) not in (None, False):
-            said.notes.append(f"{what} ({key}) is not carried by the bus")
+            result.notes.append(f"{what} ({key}) is not carried by the bus")
     if answer.terminal:
-        said.notes.append("terminalSequence is not carried by the bus")
+        result.notes.append("terminalSequence is not carried by the bus")
     if answer.in_background:
-        said.notes.append("it went on in the background (async), which nobody waits for here: use `async` in its entry")
-    if said.updated is not None and said.decision != "deny":
-        return _rewriting(hook, event, tool, answer, said)
-    return _outcome(hook, answer, said, None)
+        result.notes.append(
+            "it went on in the background (async), which nobody waits for here: use `async` in its entry"
+        )
+    if result.updated is not None and result.decision != "deny":
+        return _rewriting(hook, event, tool, answer, result)
+    return _outcome(hook, answer, result, None)
 
 
-def _decide(name: str, answer: _Answer, specific: _Specific, said: _Said) -> None:
+def _decide(name: str, answer: _Answer, specific: _Specific, result: _Said) -> None:
     """The decision. An answer can give one in several ways: the strongest way counts."""
     can = CAPABILITIES.get(name)
     blocks = can is None or can.block
@@ -161,91 +163,91 @@ def _decide(name: str, answer: _Answer, specific: _Specific, said: _Said) -> Non
         if answer.decision not in ("approve", "block"):
             raise DecodeError(f"decision has to be 'approve' or 'block', not {answer.decision[:40]!r}")
         if answer.decision == "block":
-            said.decision, said.reason = "deny", answer.reason or ""
+            result.decision, result.reason = "deny", answer.reason or ""
         elif name == "PreToolUse":
-            said.decision, said.reason = "allow", answer.reason or ""
+            result.decision, result.reason = "allow", answer.reason or ""
     if specific.permission is not None and name in ("PreToolUse", "PreModelSwitch"):
         if specific.permission not in ("allow", "deny", "ask", "defer"):
             raise DecodeError(
                 f"permissionDecision has to be allow, deny, ask or defer, not {specific.permission[:40]!r}"
             )
-        said.decision = _DECISIONS[specific.permission]
-        said.reason = specific.why or answer.reason or ""
+        result.decision = _DECISIONS[specific.permission]
+        result.reason = specific.why or answer.reason or ""
         if specific.permission == "defer":
-            said.notes.append("defer became ask: only Claude Code itself can put a call off")
+            result.notes.append("defer became ask: only Claude Code itself can put a call off")
     if specific.decision is not None and name == "PermissionRequest":
-        _permit(specific.decision, said)
+        _permit(specific.decision, result)
     if specific.action is not None and name in ("Elicitation", "ElicitationResult"):
         if specific.action in ("decline", "cancel"):
-            said.decision = "deny"
+            result.decision = "deny"
         else:
-            said.notes.append("an answer to the server's question (action) is not carried by the bus")
+            result.notes.append("an answer to the server's question (action) is not carried by the bus")
     if name == "PostToolUse":
-        said.output = specific.output if specific.output is not None else specific.mcp_output
+        result.output = specific.output if specific.output is not None else specific.mcp_output
     if specific.updated is not None and name == "PreToolUse":
-        said.updated = specific.updated
+        result.updated = specific.updated
     if answer.continue_ is False:
-        _stop(can.type if can is not None else "", answer, said)
-    if said.decision == "deny" and not blocks:
-        said.notes.append(f"it wanted to block, which {name} does not: {said.reason or 'no reason given'}")
-        said.decision, said.reason = "abstain", ""
+        _stop(can.type if can is not None else "", answer, result)
+    if result.decision == "deny" and not blocks:
+        result.notes.append(f"it wanted to block, which {name} does not: {result.reason or 'no reason given'}")
+        result.decision, result.reason = "abstain", ""
 
 
 _DECISIONS: Final[Mapping[str, Decision]] = {"allow": "allow", "deny": "deny", "ask": "ask", "defer": "ask"}
 
 
-def _permit(decision: _Permission, said: _Said) -> None:
+def _permit(decision: _Permission, result: _Said) -> None:
     if decision.behavior not in ("allow", "deny"):
         raise DecodeError(f"decision.behavior has to be allow or deny, not {decision.behavior[:40]!r}")
-    said.decision = _DECISIONS[decision.behavior]
-    said.reason = decision.message or ""
-    said.updated = decision.updated
-    if said.decision == "allow":
-        said.permissions = tuple(decision.permissions or ())
+    result.decision = _DECISIONS[decision.behavior]
+    result.reason = decision.message or ""
+    result.updated = decision.updated
+    if result.decision == "allow":
+        result.permissions = tuple(decision.permissions or ())
     else:
-        said.interrupt = bool(decision.interrupt)
+        result.interrupt = bool(decision.interrupt)
 
 
-def _stop(kind: str, answer: _Answer, said: _Said) -> None:
+def _stop(kind: str, answer: _Answer, result: _Said) -> None:
     """`continue: false` ends the agent's work and overrides every decision; it also denies the present call."""
-    said.halt = answer.stop_reason or "a hook stopped the agent"
+    result.halt = answer.stop_reason or "a hook stopped the agent"
     if kind in STOPS:  # there a block makes the agent go on, which is the opposite
-        said.decision, said.reason = "abstain", ""
+        result.decision, result.reason = "abstain", ""
     else:
-        said.decision, said.reason = "deny", said.halt
+        result.decision, result.reason = "deny", result.halt
 
 
-def _rewriting(hook: Hook, event: Event, tool: str, answer: _Answer, said: _Said) -> Outcome:
-    rewrite = read_rewrite(event, tool, said.updated or {})
+def _rewriting(hook: Hook, event: Event, tool: str, answer: _Answer, result: _Said) -> Outcome:
+    rewrite = read_rewrite(event, tool, result.updated or {})
     if rewrite.unwritable:
-        said.decision = "deny"
-        said.reason = (
+        result.decision = "deny"
+        result.reason = (
             f"a hook changed the input in a way that {event.native_tool or tool} has no form for; "
             f"call it with {write_json(rewrite.unwritable).decode('ascii')} instead"
         )
-        return _outcome(hook, answer, said, None)
+        return _outcome(hook, answer, result, None)
     if rewrite.kept and rewrite.changed:
-        said.notes.append(f"its updatedInput left out {', '.join(rewrite.kept)}, which the bus keeps")
-    return _outcome(hook, answer, said, rewrite.changed or None)
+        result.notes.append(f"its updatedInput left out {', '.join(rewrite.kept)}, which the bus keeps")
+    return _outcome(hook, answer, result, rewrite.changed or None)
 
 
-def _outcome(hook: Hook, answer: _Answer, said: _Said, updated: dict[str, Any] | None) -> Outcome:
-    reason = said.reason.strip()
-    if not reason and said.decision in ("deny", "ask"):
-        reason = f"hook {hook.id!r} says {said.decision} and gives no reason"
+def _outcome(hook: Hook, answer: _Answer, result: _Said, updated: dict[str, Any] | None) -> Outcome:
+    reason = result.reason.strip()
+    if not reason and result.decision in ("deny", "ask"):
+        reason = f"hook {hook.id!r} says {result.decision} and gives no reason"
     message = (answer.system_message or "").strip()
-    notes = [f"hook {hook.id!r}: {note}" for note in (*((message,) if message else ()), *said.notes)]
-    contexts = (said.context,) if said.context else ()
+    notes = [f"hook {hook.id!r}: {note}" for note in (*((message,) if message else ()), *result.notes)]
+    contexts = (result.context,) if result.context else ()
     return Outcome(
-        decision=said.decision,
+        decision=result.decision,
         reason=reason,
         contexts=contexts,
         updated_input=updated,
         note="; ".join(notes),
-        updated_output=said.output,
-        halt=said.halt,
-        permissions=said.permissions,
-        interrupt=said.interrupt,
+        updated_output=result.output,
+        halt=result.halt,
+        permissions=result.permissions,
+        interrupt=result.interrupt,
     )
 
 

@@ -51,15 +51,15 @@ def holds(text: str, event: Event) -> bool:
         return False
     if rule.content in ("", "*"):
         return True
-    given = event.input
+    fields = event.input
     if event.tool == "bash" or rule.tool in ("Bash", "PowerShell", "Monitor"):
-        command = given.get("command")
+        command = fields.get("command")
         return _runs(rule.content, command) if isinstance(command, str) else True
     if rule.tool in _FILES:
         return _touches(rule.content, event)
     if rule.tool == "WebFetch" and rule.content.startswith("domain:"):
-        return _is_domain(rule.content.removeprefix("domain:"), given.get("url"))
-    return _any_text(rule.content, given)
+        return _is_domain(rule.content.removeprefix("domain:"), fields.get("url"))
+    return _any_text(rule.content, fields)
 
 
 def _is_tool(wanted: str, event: Event) -> bool:
@@ -95,8 +95,8 @@ def _may_be(pattern: str, line: str) -> bool:
 
 def _touches(pattern: str, event: Event) -> bool:
     """Whether any path of the call fits, as written or with links resolved; a call without a path may."""
-    given = event.input
-    paths = given.get("paths") if isinstance(given.get("paths"), list) else [given.get("path")]
+    fields = event.input
+    paths = fields.get("paths") if isinstance(fields.get("paths"), list) else [fields.get("path")]
     words = [path for path in paths or () if isinstance(path, str) and path]
     if not words:
         return True
@@ -132,9 +132,9 @@ def _is_domain(domain: str, url: object) -> bool:
     return _wildcard(domain.lower()).fullmatch(host) is not None or host == domain.lower().removeprefix("*.")
 
 
-def _any_text(pattern: str, given: Mapping[str, Any]) -> bool:
+def _any_text(pattern: str, fields: Mapping[str, Any]) -> bool:
     """Whether any text of the input fits: `Agent(Explore)`, `Skill(deploy)`. An input without text fits."""
-    texts = [value for value in given.values() if isinstance(value, str)]
+    texts = [value for value in fields.values() if isinstance(value, str)]
     return not texts or any(_wildcard(pattern).fullmatch(value.strip()) for value in texts)
 
 

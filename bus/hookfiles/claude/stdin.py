@@ -55,17 +55,19 @@ def payload(name: str, event: Event, tool: str, *, ion: bool = False) -> dict[st
     Claude Code's own payload is unchanged, except for an input that another hook changed. For other agents, `fleethook`
     in it has the native names and the agent's own payload.
     """
-    given = event.raw if event.source == CLAUDE and event.raw is not None and "hook_event_name" in event.raw else None
-    said = _as_it_came(given, event) if given is not None else _translated(name, event, tool)
+    raw_payload = (
+        event.raw if event.source == CLAUDE and event.raw is not None and "hook_event_name" in event.raw else None
+    )
+    result = _as_it_came(raw_payload, event) if raw_payload is not None else _translated(name, event, tool)
     if ion:
-        output = said.get("tool_response")
-        said = {"event": name, **({} if output is None else {"tool_output": _text(output) or output}), **said}
-    return said
+        output = result.get("tool_response")
+        result = {"event": name, **({} if output is None else {"tool_output": _text(output) or output}), **result}
+    return result
 
 
-def encode(said: Mapping[str, Any]) -> bytes:
+def encode(payload: Mapping[str, Any]) -> bytes:
     """A payload as one line, as Claude Code writes it; TypeError or ValueError for what JSON does not have."""
-    return write_json(dict(said)) + b"\n"
+    return write_json(dict(payload)) + b"\n"
 
 
 _OF_PATCH: Final = frozenset({"patch", "path", "paths"})
@@ -107,33 +109,35 @@ def read_rewrite(event: Event, tool: str, updated: Mapping[str, Any]) -> Rewrite
     return Rewrite({}, native_input(CLAUDE, tool, {key: canonical[key] for key in sorted(lost)}, {}), kept)
 
 
-def _as_it_came(given: dict[str, Any], event: Event) -> dict[str, Any]:
-    if "tool_response" in given and given["tool_response"] != event.output:  # a hook before this one changed it
-        given = {**given, "tool_response": event.output}
+def _as_it_came(raw_payload: dict[str, Any], event: Event) -> dict[str, Any]:
+    if (
+        "tool_response" in raw_payload and raw_payload["tool_response"] != event.output
+    ):  # a hook before this one changed it
+        raw_payload = {**raw_payload, "tool_response": event.output}
     original = _original(event)
     if original is None or not event.native_tool:
-        return given
+        return raw_payload
     now = native_input(CLAUDE, event.native_tool, event.input, original)
-    return given if now == original else {**given, "tool_input": now}
+    return raw_payload if now == original else {**raw_payload, "tool_input": now}
 
 
 def _translated(name: str, event: Event, tool: str) -> dict[str, Any]:
     """A payload made from the event; for Claude Code's own event without its raw payload, nothing is added."""
-    said: dict[str, Any] = {"session_id": event.session, "cwd": event.cwd, "hook_event_name": name}
+    result: dict[str, Any] = {"session_id": event.session, "cwd": event.cwd, "hook_event_name": name}
     more: dict[str, Any] = {}
     if event.source != CLAUDE:
-        said["transcript_path"] = _or(field(event, "transcript_path"), "")
+        result["transcript_path"] = _or(field(event, "transcript_path"), "")
         known = ((key, field(event, key)) for key in _OWN.get(name, ()))
-        said |= {key: value for key, value in known if value is not None or key in _NULLABLE}
+        result |= {key: value for key, value in known if value is not None or key in _NULLABLE}
         native = {"source": event.source, "event": event.native, "tool": event.native_tool, "raw": event.raw}
         more = {"fleethook": native}
     if name in TOOL_EVENTS:
-        said |= {"tool_name": tool, "tool_input": tool_input(event, tool)}
+        result |= {"tool_name": tool, "tool_input": tool_input(event, tool)}
         if event.call:
-            said["tool_use_id"] = event.call
+            result["tool_use_id"] = event.call
         if name.startswith("PostToolUse") and event.output is not None:
-            said["tool_response"] = _response(tool, event.output) if more else event.output
-    return {**event.data, **said, **more}
+            result["tool_response"] = _response(tool, event.output) if more else event.output
+    return {**event.data, **result, **more}
 
 
 def _response(tool: str, output: object) -> object:
@@ -178,8 +182,8 @@ def _from_patch(patch: str) -> dict[str, Any]:
 
 
 def _original(event: Event) -> dict[str, Any] | None:
-    given = event.raw.get("tool_input") if event.raw is not None else None
-    return given if isinstance(given, dict) else None
+    tool_input_sent = event.raw.get("tool_input") if event.raw is not None else None
+    return tool_input_sent if isinstance(tool_input_sent, dict) else None
 
 
 def _or(value: object, default: str) -> str:
