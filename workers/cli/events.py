@@ -1,4 +1,4 @@
-"""`publish` and `request`; `events list|show|purge`, `tail` and `trace`: what happened, and what came of it."""
+"""`publish`, `request`, `events list|show|purge`, `tail` and `trace`: send events, find them, and show what they caused."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def publish(fleet: Context, file: Any) -> None:
 @click.command()
 @click.argument("file", type=click.File("rb"), default="-")
 @click.option("--budget", type=DURATION, metavar="TIME", help="How long the verdict may take; default: the setting.")
-@click.option("--exit-code", is_flag=True, help="Exit 1 where the verdict is deny.")
+@click.option("--exit-code", is_flag=True, help="Exit 1 if the verdict is deny.")
 @common_options
 @pass_fleet
 def request(fleet: Context, file: Any, budget: float | None, exit_code: bool) -> None:
@@ -116,7 +116,7 @@ def request(fleet: Context, file: Any, budget: float | None, exit_code: bool) ->
 
 
 def _warn_of_unknown(fleet: Context, events: Iterable[Event]) -> None:
-    """Say on stderr which event types no hook's author can know; their events are taken all the same."""
+    """Warn about unknown event types on stderr; their events are accepted."""
     from difflib import get_close_matches
 
     from bus.events import SOURCES, EventType
@@ -126,7 +126,7 @@ def _warn_of_unknown(fleet: Context, events: Iterable[Event]) -> None:
         if kind not in known and kind.partition(":")[0] not in SOURCES:  # `<agent>:<name>` is an agent's own event
             near = get_close_matches(kind, known, 1, 0.6)
             also = f"; did you mean {near[0]}?" if near else "; `fleethook events list` shows what agents send"
-            fleet.say(f"warning: nobody knows the event type {kind!r}{also}")
+            fleet.say(f"warning: the event type {kind!r} is unknown{also}")
 
 
 def _on_bus(fleet: Context, work: Callable[[Any], Any]) -> Any:
@@ -149,7 +149,7 @@ def _on_bus(fleet: Context, work: Callable[[Any], Any]) -> Any:
 
 
 def _events(raw: bytes, *, many: bool) -> list[Event]:
-    """The events in a JSON object or in lines of them; DecodeError says which line is wrong, and what."""
+    """The events in one JSON object, or in one on each line; raises DecodeError with the line and the mistake."""
     import re
 
     from bus.agents import find
@@ -214,7 +214,7 @@ def list_events(fleet: Context, /, since: float | None, limit: int, whole: bool,
 @common_options
 @pass_fleet
 def show(fleet: Context, name: str) -> None:
-    """Show one event whole: its input, the agent's own payload and its verdict, redacted."""
+    """Show all of one event: its input, the agent's own payload and its verdict, redacted."""
     from workers.cli.output import to_json
     from workers.records.events import find_event, record
     from workers.records.ids import whole_event_id
@@ -342,7 +342,7 @@ def _filters(given: dict[str, Any], since: float | None) -> Filter:
 
 
 def _progress(fleet: Context) -> Callable[[int], None]:
-    """Says now and then how far a long search has come."""
+    """Prints the progress of a long search now and then."""
     said = 0
 
     def say(looked: int) -> None:

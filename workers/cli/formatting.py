@@ -1,4 +1,4 @@
-"""How events, verdicts, deliveries and traces look on a terminal: short lines, the same words everywhere."""
+"""Formats events, verdicts, deliveries and traces for a terminal: short lines, with the same words everywhere."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workers.cli.common import Context
 from workers.cli.output import Colour, printable
 from workers.runtime.wording import counted
 
-if TYPE_CHECKING:  # whoever has such a value has imported its module; `publish` and `--help` have none
+if TYPE_CHECKING:  # a caller with such a value has imported its module already; `publish` and `--help` have none
     from bus.events import Event
     from bus.verdicts import Part, Verdict
     from workers.delivery.deliveries import Attempt, Delivery
@@ -26,10 +26,10 @@ if TYPE_CHECKING:  # whoever has such a value has imported its module; `publish`
     from workers.records.webhook_requests import RecordedRequest
 
 SHOWN: Final = 80
-"""Characters of an input on one line."""
+"""The most characters of an input on one line."""
 
 _TEXT: Final = 2_000
-"""Characters of a reason, which should be read whole."""
+"""The most characters of a reason, which should be shown whole."""
 
 COLOURS: Final[Mapping[str, Colour]] = {
     "deny": "red",
@@ -47,12 +47,12 @@ COLOURS: Final[Mapping[str, Colour]] = {
 }
 
 _MOST_SILENT: Final = 3
-"""More hooks that say nothing than this are counted and not listed: a guard pack alone has twenty."""
+"""If more hooks than this have nothing to say, they are counted and not listed: a guard pack alone has twenty."""
 
 _JSON_KEY: Final = re.compile(r'( *)("(?:[^"\\]|\\.)*")(?=:)')
 
 _TELLING: Final = ("command", "path", "pattern", "url", "query", "prompt", "message", "reason", "name")
-"""Fields that say best what an event is about, the most telling first."""
+"""The fields that describe an event best, the best first."""
 
 
 class Duration(click.ParamType[float]):
@@ -90,12 +90,12 @@ def short(text: str, most: int = SHOWN) -> str:
 
 
 def plain(text: str, most: int = 200) -> str:
-    """Data on one line that can neither steer a terminal nor pretend to be a line of ours."""
+    """Data on one line that can neither control a terminal nor look like another line of our output."""
     return printable(short(text, most))
 
 
 def about(event: Event, most: int = SHOWN) -> str:
-    """What an event is about, on one line: its most telling field, else all of its input or data."""
+    """What an event is about, on one line: the field that describes it best, else all of its input or data."""
     for fields in (event.input, event.data):
         for name in _TELLING:
             if isinstance(fields.get(name), str) and fields[name].strip():
@@ -105,7 +105,7 @@ def about(event: Event, most: int = SHOWN) -> str:
 
 
 def outcome(seen: Seen) -> str:
-    """What was decided and why, on one line; empty where nobody asked."""
+    """The decision and its reason, on one line; empty if the event was no request."""
     if seen.of:
         return f"fallback for {seen.of}: {seen.fallback}"
     words = [seen.decision] if seen.decision else []
@@ -185,7 +185,7 @@ def delivery_lines(fleet: Context, one: Delivery, *, whole: bool = False) -> Ite
 
 
 def payload_lines(fleet: Context, payload: Mapping[str, Any] | None) -> Iterator[str]:
-    """The event that a delivery carries, cut where it is long; one line where it is not kept any more."""
+    """The event of a delivery, cut if it is long; one line if it is no longer kept."""
     if payload is None:
         yield "  payload: not kept any more"
         return
@@ -196,7 +196,7 @@ def payload_lines(fleet: Context, payload: Mapping[str, Any] | None) -> Iterator
 
 
 def request_lines(fleet: Context, request: RecordedRequest) -> Iterator[str]:
-    """A delivery's request: where it goes, its headers, its body as indented JSON where it is JSON."""
+    """A delivery's request: its URL, its headers, and its body, indented if it is JSON."""
     yield f"  request  POST {plain(request.url)}"
     for name, value in request.headers.items():
         yield f"    > {fleet.style(plain(f'{name}: {value}'), 'bright_black')}"
@@ -206,10 +206,10 @@ def request_lines(fleet: Context, request: RecordedRequest) -> Iterator[str]:
 
 
 def pretty(text: str) -> str:
-    """A text indented where it is JSON; else as it is."""
+    """A text, indented if it is JSON."""
     try:
         return json.dumps(json.loads(text), ensure_ascii=False, indent=2)
-    except (ValueError, RecursionError):  # no JSON, or none that anybody meant
+    except (ValueError, RecursionError):  # not JSON, or only by accident
         return text
 
 
@@ -237,7 +237,7 @@ def _attempt_lines(fleet: Context, number: int, attempt: Attempt, *, whole: bool
 
 
 def _phases(attempt: Attempt) -> str:
-    """Where an attempt's time went; a kept connection needed none of the first three."""
+    """The phases of an attempt's time; a reused connection has none of the first three."""
     if attempt.phases is None:
         return ""
     one = attempt.phases
@@ -247,7 +247,7 @@ def _phases(attempt: Attempt) -> str:
 
 
 def event_lines(fleet: Context, seen: Seen) -> Iterator[str]:
-    """The head of an event: what it is, where it came from, what it is about."""
+    """The first lines of an event: its id and type, its origin, and what it is about."""
     event = seen.event
     yield f"event    {seen.id}  {plain(event.type)}  {plain(event.tool)}".rstrip()
     native = f" ({plain(event.native)})" if event.native not in {"", event.type} else ""
@@ -277,7 +277,7 @@ def trace_lines(fleet: Context, found: Trace, times: Iterable[str] = ()) -> Iter
     elif found.event.pending:
         yield "verdict  none yet: it waits for an evaluator"
     elif not found.event.of:
-        yield "verdict  nobody asked for one"
+        yield "verdict  none: it was no request"
     for report in found.reports:
         text = fleet.style(plain(f"the agent did not wait for that verdict: {report.why}", _TEXT), "yellow")
         yield f"fallback {clock(report.ms)}  {text}"
@@ -335,6 +335,6 @@ def standing_text(health: EndpointHealth) -> str:
 
 
 def _in(ms: int) -> str:
-    """When the next probe is made; one that is due waits for something to send."""
+    """When the next probe is made; a due probe waits for the next delivery."""
     left = ms / 1000 - time.time()
     return f"in {left:.0f} s" if left >= 1 else "with the next delivery"

@@ -1,4 +1,4 @@
-"""`fleethook status`: who is alive, what is in force, what happened of late, and what waits."""
+"""`fleethook status`: the live processes, the hooks in force, recent activity, and what waits."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def status(fleet: Context, wait: float | None, watch: bool) -> None:
 
 
 def _look_and_show(fleet: Context, wait: float | None, *, clear: bool = False) -> tuple[Unreachable | None, bool]:
-    """Show the state; returns why it could not be seen, and whether everything runs."""
+    """Show the state; returns why it is unknown (empty if it is known), and whether everything runs."""
     from workers.supervisor import running
 
     until = time.monotonic() + (wait or 0.0)
@@ -106,7 +106,7 @@ def _look(fleet: Context) -> tuple[Status | None, Unreachable | None]:
 
 
 def _facts(fleet: Context) -> tuple[list[GuardPack], list[EndpointHealth], Activity | None]:
-    """What is in force, how the endpoints stand, and the last hour; nothing where the server has gone away meanwhile."""
+    """The hooks in force, the health of the endpoints, and the last hour; empty if the server has gone away meanwhile."""
     from bus.hooksets.guards import load_pack, packs
     from bus.ids import host_name
     from workers.admin.dry_run import hooks_here
@@ -131,7 +131,7 @@ def _facts(fleet: Context) -> tuple[list[GuardPack], list[EndpointHealth], Activ
     try:
         return fleet.run(work)
     except Unreachable as error:
-        fleet.say(f"how the endpoints stand is not known: {error}")
+        fleet.say(f"the health of the endpoints is unknown: {error}")
         return [], [], None
 
 

@@ -1,4 +1,4 @@
-"""`fleethook up`, `down` and `logs`: everything on this machine, started, stopped and listened to."""
+"""`fleethook up`, `down` and `logs`: start and stop everything on this machine, and show its log."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:  # `logs` needs none of them
     from workers.supervisor import State
 
 READY_SECONDS: Final = 60.0
-"""So long `up --detach` and `status --wait` wait; a large append-only file takes its time."""
+"""How long (seconds) `up --detach` and `status --wait` wait: a large append-only file takes long to load."""
 
 LOG: Final = "fleethook.log"
 OWN_LOG: Final = "up.log"
-"""What a detached `up` says itself, and why it ended."""
+"""The file with the output of a detached `up`, which says why it ended."""
 
 SCHEMA: Final = "fleethook.schema.json"
 
@@ -190,7 +190,7 @@ def _config_file(places: Directories) -> tuple[Path, bool]:
 
 
 async def _reach(connections: Connections) -> None:
-    """Raises Unreachable: workers would wait for a server that is away, and whoever says `up` wants to know."""
+    """Raise Unreachable if the server is away: workers would wait for it, but the user of `up` has to know."""
     from bus.wire.streams import checked
 
     with connections.lease() as connection:
@@ -198,7 +198,7 @@ async def _reach(connections: Connections) -> None:
 
 
 def _announce(fleet: Context, places: Directories, state: State, config: tuple[Path, bool], seconds: float) -> None:
-    """What runs now and with what, how long it took, and what to do next."""
+    """Show what runs now, how long the start took, and what to do next."""
     from workers.cli import version
 
     settings, (path, created) = fleet.settings(), config
@@ -243,7 +243,7 @@ def _server_text(fleet: Context, places: Directories) -> str:
 
 
 def _detach(fleet: Context, places: Directories) -> State:
-    """Start `up` without a terminal and wait until it is ready; ServerError with its own words where it ends."""
+    """Start `up` without a terminal and wait until it is ready; raises ServerError with its last output if it ends."""
     from workers.supervisor import detach, import_path
 
     path = places.log_dir / OWN_LOG
@@ -313,7 +313,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _followed(path: Path, file: TextIO, rest: str) -> Iterator[str]:
-    """Lines as they are added, over the change to a new file; `rest` is the beginning of one that was not whole yet."""
+    """Lines as they are added, also across a change to a new file; `rest` is the beginning of an incomplete line."""
     while True:
         rest += file.read()
         *whole, rest = rest.split("\n")
@@ -322,7 +322,7 @@ def _followed(path: Path, file: TextIO, rest: str) -> Iterator[str]:
             continue
         with contextlib.suppress(FileNotFoundError):
             if path.stat().st_ino != os.fstat(file.fileno()).st_ino:
-                rest += file.read()  # what came between our last look and the change
+                rest += file.read()  # lines that were added between our last read and the change
                 file.close()
                 file = path.open(encoding="utf-8", errors="replace")
                 continue
@@ -330,7 +330,7 @@ def _followed(path: Path, file: TextIO, rest: str) -> Iterator[str]:
 
 
 def _parts(line: str) -> tuple[str, str, str]:
-    """Time, process and text of a line, as the supervisor's log has them."""
+    """The time, process and text of a line of the supervisor's log."""
     head, found, text = line.partition(" | ")
     moment, _, name = head.partition(" ")
     return (moment, name, text) if found else ("", "", line)

@@ -45,7 +45,7 @@ def watch(fleet: Context) -> None:
 
 @contextlib.contextmanager
 def _keys_at_once() -> Iterator[None]:
-    """The terminal gives each key as it is pressed, and shows none; as it was afterwards."""
+    """While this context lasts, the terminal passes each key on as it is pressed, without showing it."""
     import termios
     import tty
 
@@ -59,7 +59,7 @@ def _keys_at_once() -> Iterator[None]:
 
 
 class _Watch:
-    """What `watch` shows, and the tasks that change it."""
+    """The state that `watch` shows, and the tasks that update it."""
 
     def __init__(self, fleet: Context, connections: Connections) -> None:
         self.fleet, self.connections = fleet, connections
@@ -168,7 +168,7 @@ class _Watch:
         task.add_done_callback(self.actions.discard)
 
     async def _done(self, action: Coroutine[Any, Any, str]) -> None:
-        """Do something, and say on the screen what went wrong."""
+        """Run an action, and show its error on the screen."""
         from bus.errors import FleethookError
 
         try:

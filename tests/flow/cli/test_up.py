@@ -383,11 +383,11 @@ def test_acl_lines_are_what_a_server_takes(place: Place) -> None:
     assert all(password not in made.out for _, password in said)
 
 
-def test_publish_and_request_warn_of_a_type_that_nobody_knows(up: tuple[Place, Done]) -> None:
+def test_publish_and_request_warn_of_an_unknown_type(up: tuple[Place, Done]) -> None:
     place, _ = up
     for command in ("publish", "request"):
         done = place.run(command, stdin='{"type": "tool:pre_exekute"}')
         assert done.code == 0
-        assert "nobody knows the event type 'tool:pre_exekute'; did you mean tool:pre_execute?" in done.err
+        assert "the event type 'tool:pre_exekute' is unknown; did you mean tool:pre_execute?" in done.err
         for known in ("tool:pre_execute", "claude:SomethingNew"):
-            assert "nobody knows" not in place.run(command, stdin=json.dumps({"type": known})).err
+            assert "is unknown" not in place.run(command, stdin=json.dumps({"type": known})).err

@@ -90,7 +90,7 @@ def show_delivery(fleet: Context, name: str, as_curl: bool) -> None:
 async def _whole_delivery(
     fleet: Context, connections: Connections, name: str
 ) -> tuple[Delivery, dict[str, Any] | None, RecordedRequest | None]:
-    """A delivery with the event that it carries, and the request that it makes; None for what is not known any more."""
+    """A delivery with its event and its request; None for each that is no longer known."""
     from pathlib import Path
 
     from workers.admin.dry_run import hooks_here
@@ -138,7 +138,7 @@ async def _waiting(fleet: Context, connections: Connections, wanted: Filter) -> 
 
 
 async def _why_parked(fleet: Context, connections: Connections, parked: Delivery) -> str:
-    """What a parked delivery waits for, as its target stands now."""
+    """What a parked delivery waits for, by the present state of its target."""
     from workers.delivery.deliveries import waits_for
     from workers.delivery.endpoint_health import read_health
 

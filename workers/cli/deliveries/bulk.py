@@ -138,7 +138,9 @@ def as_job(fleet: Context, kind: Kind, spec: Filter | ReplaySpec, count: int, *,
             _say_how_to_go_on(fleet, name)
         return
     if not queued:
-        fleet.say(f"job {name}: no chores worker runs, so it is done here; another goes on with it if this ends")
+        fleet.say(
+            f"job {name}: no chores worker runs, so it is done here; another process continues it if this one ends"
+        )
     with says_how_it_goes_on(fleet, name, here=not queued):
         ended = fleet.run(lambda connections: _followed(fleet, connections, name, here=not queued))
     if fleet.json:

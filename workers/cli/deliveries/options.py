@@ -70,9 +70,13 @@ def delivery_filters(function: F) -> F:
     return _with(
         function,
         click.option(
-            "--state", "states", type=click.Choice(STATES), multiple=True, help="In this state (several: any)."
+            "--state",
+            "states",
+            type=click.Choice(STATES),
+            multiple=True,
+            help="In this state; may be given several times.",
         ),
-        click.option("--status", default="", metavar="CODE", help="Whose last attempt got this: 503, 5xx."),
+        click.option("--status", default="", metavar="CODE", help="With this status of the last attempt: 503, 5xx."),
         *_common("made"),
     )
 
@@ -142,9 +146,9 @@ def _common(done: str) -> tuple[Callable[[F], F], ...]:
     return (
         click.option("--endpoint", default="", metavar="ID", help="Of this endpoint (or hook)."),
         click.option(
-            "--target", default="", metavar="TEXT", help="Whose target contains this: endpoint:log, hook:lint."
+            "--target", default="", metavar="TEXT", help="With this text in the target: endpoint:log, hook:lint."
         ),
-        click.option("--event", default="", metavar="ID", help="Of this event, or of those that begin so."),
+        click.option("--event", default="", metavar="ID", help="Of this event, by its id or a prefix of it."),
         click.option(
             "--type",
             "types",
@@ -152,8 +156,8 @@ def _common(done: str) -> tuple[Callable[[F], F], ...]:
             multiple=True,
             help="Of events of this type: tool:pre_execute, tool:*.",
         ),
-        click.option("--session", default="", metavar="ID", help="Of this session, or of those that begin so."),
-        click.option("--reason", default="", metavar="TEXT", help="Whose reason contains this."),
+        click.option("--session", default="", metavar="ID", help="Of this session, by its id or a prefix of it."),
+        click.option("--reason", default="", metavar="TEXT", help="With this text in the reason."),
         click.option(
             "--since", type=MOMENT, metavar="TIME", help=f"{done.capitalize()} since then: 12h (ago), 2026-11-21."
         ),

@@ -1,4 +1,4 @@
-"""`replay` and `jobs`: past events sent again, and the maintenance jobs that do what is much."""
+"""`replay` sends past events again; `jobs` lists, shows and stops maintenance jobs."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def replay(
     from workers.records.replay import ReplaySpec
 
     if where:
-        compile_condition(where)  # what is wrong with it is said before anything is read
+        compile_condition(where)  # reports a mistake in it before any event is read
     if endpoint:
         _known(fleet, endpoint)
     past = ReplaySpec(since=since, until=until or 0, where=where, endpoint=endpoint, rate=rate)
@@ -182,7 +182,7 @@ def stop(fleet: Context, names: tuple[str, ...]) -> None:
 
 
 async def _counted(fleet: Context, connections: Connections, past: ReplaySpec) -> tuple[int, Counter[str]]:
-    """How many events would be sent again, and to which endpoint how often."""
+    """How many events would be sent again, and how many to each endpoint."""
     import msgspec
 
     from bus.wire.streams import server_now

@@ -195,7 +195,7 @@ def test_a_trace_shows_all_of_it_in_the_order_in_which_it_happened() -> None:
         "  its body cannot be read: cut",
         "  answered by policy on the agent side: no answer in time",
         "  the same hook call was asked about before: same verdict, delivered once",
-        "verdict  nobody asked for one",
+        "verdict  none: it was no request",
         "fallback TIME  the agent did not wait for that verdict: no answer in time",
         "deliveries  1",
         "  e1.hook  webhook  endpoint:hook  delivered  fleet@3",
