@@ -72,7 +72,7 @@ TURN: Final = {
     "session": "4f2c8b1a-33cd-4e1f",
     "data": {"turns": 3, "tools": 41},
 }
-"""An event for the endpoint that `listen` stands in for."""
+"""An event for the endpoint whose webhooks `listen` receives."""
 
 
 class Screen(NamedTuple):
@@ -226,11 +226,11 @@ class Receiver(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Nobody wants its log."""
+        """Write no log."""
 
 
 def fleethook(*words: str, stdin: str = "") -> str:
-    """What a command prints; it ends the script where it fails."""
+    """The output of a command; ends the script if the command fails."""
     command = [sys.executable, "-P", "-m", "workers", *words]
     done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
     if done.returncode:
@@ -270,7 +270,7 @@ def agents_at_home(home: Path) -> None:
 
 @contextmanager
 def fleet() -> Iterator[dict[str, str]]:
-    """A fleet that runs, with agents that have done something; gives the ids that screens show."""
+    """Start a fleet with agents that have done something; yields the ids that the screens show."""
     server = Server(("127.0.0.1", 0), Receiver)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory(prefix="s-") as folder:
@@ -301,7 +301,7 @@ def fleet() -> Iterator[dict[str, str]]:
 
 
 def main() -> None:
-    """Make the pictures that are named on the command line; all of them where none is."""
+    """Make the pictures that the command line names; default: all."""
     wanted = {word for word in sys.argv[1:] if not word.startswith("-")}
     plain = "--text" in sys.argv
     FOLDER.mkdir(exist_ok=True)

@@ -37,7 +37,7 @@ def events_page() -> str:
 # Events
 
 An event is one thing that happened in an agent. Every agent's events become the same canonical value, so one hook serves all
-of them. [Agents](agents.md) shows what each agent can be told at which of its events.
+of them. [Agents](agents.md) shows what a verdict can say to each agent at each of its events.
 
 ## Types
 

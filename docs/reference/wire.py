@@ -29,7 +29,7 @@ PUBLISHED: Final[dict[str, str]] = {
     "folder": "The event's directory with its links resolved, as its own machine sees it.",
     "repository": "The nearest folder from there upward that has a `.git`.",
     "policy": "The failure policy of the sender: `allow`, `deny` or `ask`.",
-    "fallback": "Why the sender answered by policy, where it did.",
+    "fallback": "Why the sender's own failure policy answered; empty if it did not.",
     "spooled": "`1`: this entry may have been sent before, and its id counts once.",
 }
 """The fields of an entry that a program adds to the stream of events; a request has them too."""
@@ -67,7 +67,7 @@ know. Fields and types that are here keep their meaning.
 
 ## Publish an event
 
-Add an entry to the stream `events`. Nobody waits for a hook.
+Add an entry to the stream `events`. The sender does not wait for a hook.
 
 ```text
 {redis_cli(publish_command())}

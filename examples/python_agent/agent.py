@@ -4,7 +4,7 @@
     fleethook hooks apply examples/python_agent/fleethook.yaml
     python examples/python_agent/agent.py "tidy up"
 
-In place of `Script` stands a real model's client; nothing else would change.
+A real agent has a model's client in place of `Script`; nothing else would change.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Tools = dict[str, Callable[..., Coroutine[Any, Any, str]]]
 
 
 class Script:
-    """A model that wants these tool calls, one a turn, and then says that it is done."""
+    """A model that makes these tool calls, one in each turn, and then says that it is done."""
 
     def __init__(self, *wishes: tuple[str, dict[str, Any]]) -> None:
         self._wishes = list(wishes)
@@ -38,7 +38,7 @@ class Script:
 
 
 def tools_in(folder: Path, bus: Bus) -> Tools:
-    """What the agent can do; each call is asked for, and recorded with its result or its error."""
+    """The agent's tools; each call is asked for, and recorded with its result or its error."""
 
     @bus.tool_call
     async def bash(command: str) -> str:
@@ -56,7 +56,7 @@ def tools_in(folder: Path, bus: Bus) -> Tools:
 
 
 async def use(tools: Tools, name: str, given: dict[str, Any]) -> str:
-    """What the model is told of a tool call."""
+    """The model's message about a tool call."""
     try:
         return await tools[name](**given)
     except Denied as denied:
@@ -66,7 +66,7 @@ async def use(tools: Tools, name: str, given: dict[str, Any]) -> str:
 
 
 async def work(bus: Bus, model: Script, tools: Tools, task: str) -> str:
-    """Do what the user asks for: turns until the model wants no more tools, and hooks have nothing against stopping."""
+    """Do the user's task: take turns until the model needs no more tools, and no hook objects to the end."""
     async with bus.session(source="python-agent", model="script"), bus.prompt(task) as prompt:
         messages: list[Message] = [{"role": "user", "content": task}]
         if prompt.context:

@@ -1,4 +1,4 @@
-# Stops shell commands that nobody can take back; what it prints is what the model is told.
+# Blocks shell commands that cannot be undone; the model reads what it prints.
 case " $PIGO_TOOL_INPUT " in
   *" rm -rf / "* | *" rm -rf ~"* | *" mkfs"*) echo "this would delete what is not the project's" ;;
   *" git push "*"--force"*) echo "history on the server is not rewritten; push without --force" ;;
