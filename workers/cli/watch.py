@@ -181,13 +181,16 @@ class _Watch:
 
     async def _trace(self, event: str) -> str:
         from workers.cli.formatting import trace_lines
+        from workers.cli.screens.columns import wrap
         from workers.cli.screens.waterfall import waterfall_lines
         from workers.records.trace import trace
         from workers.records.waterfall import waterfall
 
         found = await trace(self.connections, self.fleet.keys(), event)
-        times = waterfall_lines(waterfall(found), self.fleet.plain_style, shutil.get_terminal_size().columns - 1)
-        self.view.trace, self.view.top = list(trace_lines(self.fleet, found, times)), 0
+        width = shutil.get_terminal_size().columns - 1
+        times = waterfall_lines(waterfall(found), self.fleet.plain_style, width)
+        lines = trace_lines(self.fleet, found, times)
+        self.view.trace, self.view.top = [part for line in lines for part in wrap(line, width).split("\n")], 0
         return ""
 
     async def _retry(self, letter: str) -> str:

@@ -49,7 +49,7 @@ COMMANDS: Final = {
 ENDPOINT_COLUMNS: Final = (
     Column("ENDPOINT", 8),
     Column("STATE", 8),
-    Column("URL", 20, rank=2),
+    Column("URL", 32, rank=2),
     Column("DELIVERED", 9, rank=4),
     Column("OPEN", 4, rank=3),
     Column("DEAD", 4, rank=1),
