@@ -78,8 +78,10 @@ def _read(text: str, limits: Limits) -> Commands:
     statements = plain_statements(cut)
     words = _single(statements, limits) if statements is not None and len(text) <= limits.length else None
     first, inner = single_command(words) if words else (None, [])
-    if first is not None and (items := _wrapped(first, inner) if inner else (first,)):
-        return Commands(items, marks=_marks_of(items))
+    if first is not None and not inner:
+        return Commands((first,), False, False, _single_marks(first.program, first.prompt, bool(changed(first))))
+    if first is not None and (items := _wrapped(first, inner)):
+        return Commands(items, False, False, _marks_of(items))
     budget = Budget(limits)
     found = Found(budget)
     reader = Reader(found, default_variables(), ".")
@@ -138,3 +140,9 @@ def _marks_of(items: Sequence[Command]) -> frozenset[str]:
         if changed(command):
             return found | {CHANGES}
     return found
+
+
+@lru_cache(maxsize=1024)
+def _single_marks(program: str, prompt: bool, changes: bool) -> frozenset[str]:
+    found = marks([Command(program, prompt=prompt)])
+    return found | {CHANGES} if changes else found

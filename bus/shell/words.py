@@ -89,7 +89,7 @@ class WordScope:
 
 def clean(text: str) -> str:
     """`text` without the control characters that mark things here; a shell's words hardly ever hold them."""
-    return RESERVED.sub("", text)
+    return text if text.isprintable() else RESERVED.sub("", text)
 
 
 def is_hidden(text: str) -> bool:
