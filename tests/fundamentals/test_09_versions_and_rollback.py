@@ -43,6 +43,6 @@ def test_a_set_with_a_mistake_changes_nothing_and_says_where_it_is(fleet: Fleet,
     fleet.publish_hooks(STRICT)
     wrong = parse_hook_file("hooks:\n  - {id: typo, on: tool:pre_execute, comand: 'true'}\n", "fleet")
     assert [(problem.line, "command" in str(problem)) for problem in wrong.problems] == [(2, True)], "what was meant"
-    with pytest.raises(ConfigError, match="changes nothing"):
+    with pytest.raises(ConfigError, match="is not published"):
         fleet.ask(lambda connections: apply(connections, fleet.keys, wrong))
     assert bus.request(WRITE).decision == "deny"

@@ -104,7 +104,7 @@ def test_a_file_is_shown_as_it_was_understood_and_then_read_in_place(home: Path,
     assert (again["written"], again["diff"]) == (False, ""), "imported once"
 
     unclear = fleethook("hooks", "import", str(home))
-    assert (unclear.code, f"{home}: it is not clear whose hooks" in unclear.err) == (4, True)
+    assert (unclear.code, f"{home}: it is not clear which system's hooks" in unclear.err) == (4, True)
     assert fleethook("hooks", "import", str(put(home / "forge.json", FORGE)), "--dry-run").code == 0
     assert fleethook("hooks", "import", str(home / "none")).code == 2
 
@@ -324,7 +324,9 @@ def test_a_plugin_dir_counts_for_one_command(home: Path) -> None:
     assert fleethook(*trial, "--as", "ion").code == 2, "nothing whose owner could be meant"
     assert fleethook("hooks", "import", str(plugin), "--as", "ion", "--dry-run", "--json").json["dialect"] == "ion"
     (home / "empty").mkdir()
-    assert "it is not clear whose hooks" in fleethook("plugins", "list", "--plugin-dir", str(home / "empty")).err
+    assert (
+        "it is not clear which system's hooks" in fleethook("plugins", "list", "--plugin-dir", str(home / "empty")).err
+    )
 
 
 @pytest.mark.req("X-10", "X-08")
@@ -410,7 +412,7 @@ def test_a_repositorys_plugin_folder_in_the_users_layer_is_pinned_by_all_of_it(h
         put(path, content)
         assert commands() == accepted, content
         assert outcome() == "", content
-        assert "the one that you accepted" in fleethook("status").out or "as you accepted it" in fleethook("status").out
+        assert "since you accepted it" in fleethook("status").out or "as you accepted it" in fleethook("status").out
         put(path, before)
         assert "accepted" not in fleethook("status").out
     plugin.rename(plugin.with_name("away"))
@@ -445,4 +447,4 @@ def test_a_repositorys_folder_of_any_system_can_be_pinned(dialect: str, home: Pa
     assert listed
     file.write_text("{}\n")
     assert fleethook("hooks", "list", "--json").json["hooks"] == listed
-    assert "the one that you accepted" in fleethook("status").out
+    assert "changed since you accepted it" in fleethook("status").out
