@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bus.hooksets.guarded import FLEET_WITHOUT, NO_GUARD, has_guard
+from bus.hooksets.guarded import FLEET_WITHOUT, NO_GUARD, has_guard, no_guard_for
 from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.in_force import HookSet, Layered
 from bus.wire.connections import Connections
@@ -78,7 +78,9 @@ async def test_a_session_is_told_once_and_only_where_nothing_guards_it(
 
     async with evaluating(server.url, keys):
         assert [await notes("one"), await notes("one"), await notes("two")] == [[NO_GUARD], [], [NO_GUARD]]
-    await publish_hooks(connections, keys, "hooks: [{id: no-rm, on: 'tool:*', when: 'false', rule: {reason: no}}]")
+    await publish_hooks(
+        connections, keys, "hooks: [{id: no-rm, on: 'tool:*', when: 'event.tool == \"write\"', rule: {reason: no}}]"
+    )
     async with evaluating(server.url, keys):
         assert await notes("three") == [], "a guard that has nothing to say to this call is one"
 
@@ -94,9 +96,54 @@ async def test_a_session_is_told_once_and_only_where_nothing_guards_it(
         ("{id: a, on: 'tool:pre_execute', enabled: false, rule: {reason: no}}", False),
         ("{id: a, on: 'turn:end', command: check}", False),
         ("{id: a, on: 'tool:pre_execute', command: log, blocking: false}", False),
+        ("{id: a, on: 'tool:pre_execute', when: 'false', rule: {reason: no}}", False),
+        ("{id: a, on: 'tool:pre_execute', when: '1 > 2', command: check}", False),
+        ("{id: a, on: '*', when: 'event.type == \"turn:end\"', command: check}", False),
+        ("{id: a, on: '*', when: 'event.source == \"nobody\" && event.tool == \"bash\"', command: check}", False),
+        ("{id: a, on: '*', when: 'event.tool == \"bash\" && has(event.cwd)', command: check}", True),
+        ("{id: a, on: '*', when: 'has(event.input.command) && event.input.command != \"\"', command: check}", True),
+        ("{id: a, on: '*', when: '!event.session.startsWith(\"x\")', command: check}", True),
     ],
 )
 def test_what_counts_as_a_guard(hook: str, guards: bool) -> None:
     file = parse_hook_file(f"hooks: [{hook}]", "fleet")
     assert not file.problems
     assert has_guard(HookSet([Layered("fleet", "1", file)]).hooks.values()) is guards
+
+
+@pytest.mark.parametrize(
+    ("hook", "agents"),
+    [
+        ("{id: a, on: '*', command: check}", ["claude", "codex", "cursor"]),
+        ("{id: a, on: '*', when: 'event.source == \"codex\"', command: check}", ["codex"]),
+        ("{id: a, on: '*', when: 'event.source != \"codex\"', command: check}", ["claude", "cursor"]),
+        ("{id: a, on: 'claude:PreToolUse', command: check}", ["claude"]),
+        ("{id: a, on: 'claude:Stop', command: check}", []),
+    ],
+)
+def test_a_guard_of_one_agent_guards_no_other(hook: str, agents: list[str]) -> None:
+    hooks = HookSet([Layered("fleet", "1", parse_hook_file(f"hooks: [{hook}]", "fleet"))]).hooks.values()
+    assert [agent for agent in ("claude", "codex", "cursor") if has_guard(hooks, agent)] == agents
+
+
+def test_an_agent_that_no_guard_judges_is_named(home: Path) -> None:
+    """The connected agents count: a guard of Claude Code's is none for Codex."""
+    (home / "config" / "fleethook.yaml").write_text(
+        "hooks: [{id: a, on: 'tool:pre_execute', when: 'event.source == \"claude\"', rule: {reason: no}}]\n"
+    )
+    assert FLEET_WITHOUT in fleethook("install", "claude", "--yes").err
+    assert no_guard_for(["codex"]) in fleethook("install", "codex", "--yes").err
+    assert no_guard_for(["codex"]) in fleethook("status").out
+
+
+async def test_a_session_of_an_agent_without_a_guard_is_told(
+    server: Server, keys: Keys, connections: Connections
+) -> None:
+    text = "hooks: [{id: a, on: 'tool:*', when: 'event.source == \"claude\"', rule: {reason: no}}]"
+    await publish_hooks(connections, keys, text)
+    async with evaluating(server.url, keys):
+        found = {}
+        for agent in ("claude", "codex"):
+            _, reply = await put(connections, keys, bash(session=agent, source=agent))
+            found[agent] = list((await verdict(connections, reply)).notes)
+    assert found == {"claude": [], "codex": [no_guard_for(["codex"])]}

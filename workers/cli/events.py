@@ -93,7 +93,6 @@ def request(fleet: Context, file: Any, budget: float | None, exit_code: bool) ->
     import msgspec
 
     from bus.client import Bus
-    from bus.hooksets.guarded import NO_GUARD
     from bus.verdicts import Verdict
 
     (event,) = _events(file.read(), many=False)
@@ -107,8 +106,9 @@ def request(fleet: Context, file: Any, budget: float | None, exit_code: bool) ->
     verdict = _on_bus(fleet, work)
     if verdict.fallback:
         fleet.say(f"fallback, no hook answered: {verdict.fallback}")
-    if NO_GUARD in verdict.notes:
-        fleet.say(f"warning: {NO_GUARD}")
+    for note in verdict.notes:
+        if note.startswith("no guard "):
+            fleet.say(f"warning: {note}")
     fleet.json = True  # a verdict is data for a program, with or without the flag
     fleet.data({"decision": verdict.decision, **msgspec.to_builtins(verdict)})
     if exit_code and verdict.blocks:

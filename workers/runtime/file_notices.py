@@ -13,11 +13,11 @@ import msgspec
 
 from bus.agents import find
 from bus.errors import FleethookError, Unreachable
-from bus.events import PRE_TOOL, Event, EventType
+from bus.events import PRE_TOOL, SOURCES, Event, EventType
 from bus.hooksets.files_in_force import Rejected
 from bus.hooksets.guard_changes import report
 from bus.hooksets.guard_watch import GuardWatch
-from bus.hooksets.guarded import NO_GUARD, has_guard, was_guarded
+from bus.hooksets.guarded import NO_GUARD, has_guard, no_guard_for, was_guarded
 from bus.hooksets.in_force import HookSet
 from bus.ids import host_name
 from bus.requests import Request, is_canonical
@@ -39,7 +39,8 @@ class FileNotices:
     def __init__(self, connections: Connections, keys: Keys) -> None:
         self._connections, self._keys = connections, keys
         self._announced: set[tuple[str, str]] = set()
-        self._guarded: WeakKeyDictionary[HookSet, bool] = WeakKeyDictionary()
+        self._guarded: WeakKeyDictionary[HookSet, dict[str, str]] = WeakKeyDictionary()
+        """By set and agent, the warning; empty where a guard is in force."""
         self._noted: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     async def publish_rejected(self, rejected: tuple[Rejected, ...]) -> None:
@@ -75,20 +76,26 @@ class FileNotices:
         There is also a note if nothing guards the session.
         """
         waiting = tuple(dict.fromkeys((*in_force.waiting, *verdict.waiting)))
-        warnings = (NO_GUARD,) if event.type in PRE_TOOL and self._is_unguarded(in_force, verdict) else ()
+        missing = self._missing_guard(event.source, in_force, verdict) if event.type in PRE_TOOL else ""
+        warnings = (missing,) if missing else ()
         if not waiting and not warnings:
             return verdict
         new = [text for text in (*waiting, *warnings) if not await self._was_noted(request, event, text)]
         return msgspec.structs.replace(verdict, waiting=waiting, notes=(*verdict.notes, *new))
 
-    def _is_unguarded(self, in_force: HookSet, verdict: Verdict) -> bool:
-        """Whether no guard judged this event, and none in force could judge another tool call."""
+    def _missing_guard(self, agent: str, in_force: HookSet, verdict: Verdict) -> str:
+        """The warning that no guard judged this call and none in force could judge another one of its agent; else empty."""
         if was_guarded(verdict):
-            return False
-        known = self._guarded.get(in_force)
-        if known is None:
-            known = self._guarded[in_force] = has_guard(in_force.hooks.values())
-        return not known
+            return ""
+        known = self._guarded.setdefault(in_force, {})
+        if agent not in known:
+            hooks = in_force.hooks.values()
+            named = agent in SOURCES
+            if has_guard(hooks, agent if named else ""):
+                known[agent] = ""
+            else:
+                known[agent] = no_guard_for([agent]) if named and has_guard(hooks) else NO_GUARD
+        return known[agent]
 
     async def _was_noted(self, request: Request, event: Event, text: str) -> bool:
         if not (is_canonical(request) or _carries_notes(request.source, request.native)):
