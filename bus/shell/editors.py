@@ -56,6 +56,16 @@ VARIABLES: Final = frozenset(
     ]
 )
 """Variables whose value is a command that a program runs."""
+_FILLED_IN: Final = frozenset({"PS0", "PS1", "PS2", "PS4", "ENV", "BASH_ENV"})
+"""Variables whose value a shell fills in as if it were in double quotes."""
+
+
+def variable_script(name: str, value: str) -> Iterator[Inner]:
+    """What the value of a variable makes a program or a shell run."""
+    if name in VARIABLES:
+        yield from side_script(value)
+    elif name in _FILLED_IN and ("$(" in value or "`" in value):
+        yield Inner(script=': "{}"'.format(value.replace('"', "")))
 
 
 def side_script(text: str, sources: tuple[str, ...] = ()) -> Iterator[Inner]:

@@ -25,6 +25,10 @@ _DESCRIPTOR: Final = re.compile(rb"(?<![^\s;&|(])\{[A-Za-z_]\w*\}(?=[<>])")
 """`{fd}>file`, which the grammar does not know: bash opens the file and sets fd to its number."""
 _ESCAPED_NAME: Final = re.compile(rb"(?<!\\)\n[ \t]*\\(?=[\w./])")
 """`\\rm` at the beginning of a line, which the grammar (0.25.1) takes for a word of the line before."""
+_COPROCESS: Final = re.compile(
+    rb"(?<![^\s;&|({])coproc\s+(?:[A-Za-z_]\w*\s+)?(?=[({]|(?:while|until|for|if|case|select)\s)"
+)
+"""`coproc NAME { a; }`: the statement runs in the background, which changes nothing in what it is."""
 _TEST: Final = re.compile(rb"(?<![^\s;&|({!])\[(?=\s)|(?<=\s)\](?![^\s;&|)}<>])")
 """`[` and its `]` are words like any other; the grammar reads `[ -d / ] && rm x` as one division (0.25.1)."""
 _CONDITION: Final = re.compile(rb"\[\[\s(?:(?!\]\]).)*\]\]", re.DOTALL)
@@ -100,6 +104,8 @@ def _plain(source: bytes) -> bytes:
         source = _DESCRIPTOR.sub(lambda match: b" " * len(match[0]), source)
     if b"\n" in source and b"\\" in source:
         source = _ESCAPED_NAME.sub(lambda match: match[0][:-1] + b" ", source)
+    if b"coproc" in source:
+        source = _COPROCESS.sub(lambda match: b" " * len(match[0]), source)
     if b"[" in source:
         source = _TEST.sub(b"_", source)
         if b"[[" in source:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from bus.shell.builtins import assign
 from bus.shell.commands import Command, calls_itself, is_silent, program_name, read_own_output
+from bus.shell.editors import variable_script
 from bus.shell.found import NOTHING, Call, together
-from bus.shell.inner import Arg
+from bus.shell.inner import Arg, Inner
 from bus.shell.parsing import syntax_tree, unread_names
 from bus.shell.plain import plain_statements
+from bus.shell.quoting import first_sign, may_substitute, unseen_substitutions, without_backticks
 from bus.shell.redirections import read_redirections
 from bus.shell.state import Shell
 from bus.shell.words import UNKNOWN, Output, bare_words, clean, read_word, unescaped
@@ -49,6 +51,12 @@ class Reader(Shell):
             self.found.incomplete = True
             self.found.unread |= unread_names(root, self.scope.source)
         texts = [self.visit(one, stdin).text for one in (root.named_children if root.type == "program" else (root,))]
+        if may_substitute(self.scope.source, len(self.seen)):
+            for unseen in unseen_substitutions(root, self.scope.source, self.seen):
+                if isinstance(unseen, str):
+                    self._nested(Inner(script=unseen), Call(), own=False)
+                else:
+                    self.visit(unseen, NOTHING)
         return texts[0] if len(texts) == 1 else None
 
     def visit(self, node: Node, stdin: Output) -> Output:
@@ -72,12 +80,16 @@ class Reader(Shell):
         if kind == "pipeline":
             return self._pipeline(node.named_children, stdin)
         if kind in ("variable_assignment", "declaration_command", "unset_command"):
-            self._assign(node)
+            for name, value in self._assign(node):
+                for inner in variable_script(name, value):
+                    self._nested(inner, Call(), own=False)
             return None
         if kind == "function_definition":
             self._function(node)
             return None
-        if kind in ("subshell", "command_substitution", "process_substitution"):
+        if kind in ("command_substitution", "process_substitution"):
+            return self._substitution(node, stdin)
+        if kind == "subshell":
             return self._subshell(node, stdin)
         if kind in ("if_statement", "case_statement"):
             return self._branches(node, stdin)
@@ -119,6 +131,14 @@ class Reader(Shell):
         texts = [self.visit(child, stdin).text for child in children]
         self.scope.variables, self.directory = variables, directory
         return together(texts)
+
+    def _substitution(self, node: Node, stdin: Output) -> str | None:
+        start = first_sign(node, self.scope.source)
+        self.seen.add(start)
+        text = self.scope.source[start : node.end_byte]
+        if text[:1] != b"`" or b"\\" not in text:
+            return self._subshell(node, stdin)
+        return self._nested(Inner(script=without_backticks(text[1:].removesuffix(b"`"))), Call(stdin), own=False)
 
     def substituted(self, node: Node) -> Output:
         """Read `$(…)`, or `>(…)`, which gets what the command prints that it is an argument of."""

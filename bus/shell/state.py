@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bus.shell.builtins import STATEFUL, DirectoryStack, apply_builtin, enter, parameters
 from bus.shell.commands import PRINTING, Command, printed, program_name, read_own_output
-from bus.shell.editors import VARIABLES, side_script
+from bus.shell.editors import variable_script
 from bus.shell.found import NOTHING, Call, Found, may_write, scripts_made, together
 from bus.shell.inner import Arg, Inner
 from bus.shell.interpreters import may_prompt, opens_prompt
@@ -83,6 +83,8 @@ class Shell(ABC):
         """The functions whose bodies are being read, innermost last."""
         self.made: set[str] = set()
         """The variables that it has set for whoever calls it."""
+        self.seen: set[int] = set()
+        """Where each substitution of its source begins that was read."""
         self.scope = WordScope(b"", variables, self.substituted, found.budget)
 
     @abstractmethod
@@ -197,7 +199,7 @@ class Shell(ABC):
         found.items.append(about)
         text = printed(program, words, call.stdin) if known.prints else None
         for name, value in call.assignments:
-            inner += side_script(value) if name in VARIABLES else ()
+            inner += variable_script(name, value)
         if known.changes:
             text = self._change(program, args, words, call.stdin, text)
         if call.redirects or not found.is_fresh:
