@@ -1,15 +1,16 @@
 """Which project files the user trusts. Their hooks are code that comes with a cloned repository.
 
-The user trusts a content, not a path: the hook file, every file that it imports, and every file in the folder (or beside
-an imported file) that a command names. Changed content has to be trusted again. Other files that a command uses (a script
-that another script runs, a module, a file named by a variable's value) are not checked: to trust a folder is to trust all
-who can change it.
+The user trusts a content, not a path: the hook file without its comments and `tests:`, every file that it imports, and
+every file in the folder (or beside an imported file) that a command names. Changed content has to be trusted again. Other
+files that a command uses (a script that another script runs, a module, a file named by a variable's value) are not checked:
+to trust a folder is to trust all who can change it.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import logging
 import os
 import stat
@@ -22,7 +23,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from bus.config.documents import Source, Stamp, read_file, stamp
+from bus.config.documents import Source, Stamp, loads, read_file, stamp
 from bus.errors import ConfigError
 from bus.hooksets.named_files import lies_in, named_files
 from bus.system.directories import config_file, make_private
@@ -138,16 +139,35 @@ def _preferred(found: Path | None, trusted: Sequence[str]) -> Path | None:
 
 
 def content_digest(path: Path) -> str:
-    """The SHA-256 (hex) over a hook file, what it imports, and the files of its folder that the commands name."""
+    """The SHA-256 (hex) over a hook file, what it imports, and the files of its folder that the commands name.
+
+    Comments and `tests:` of the hook file do not count.
+    """
     text = read_file(path)
     folder = os.path.realpath(path.parent)
     whole = hashlib.sha256()
-    whole.update(hashlib.sha256(text.encode()).digest())
+    whole.update(_value_digest(str(path), text))
     for name in covered_files(path):
         digest = _file_digest(os.path.join(folder, name))
         if digest is not None:
             whole.update(hashlib.sha256(os.fsencode(name)).digest() + digest)
     return whole.hexdigest()
+
+
+@lru_cache(64)
+def _value_digest(path: str, text: str) -> bytes:
+    """The SHA-256 of a hook file's value without its `tests:`.
+
+    Only `fleethook hooks test` reads the tests, and it runs the hooks of a file that is not trusted too. The value has
+    every alias expanded, so an anchor in `tests:` that a hook uses counts. A text that cannot be parsed counts whole.
+    """
+    try:
+        value = loads(text, file=path).value
+    except ConfigError:
+        return hashlib.sha256(text.encode()).digest()
+    if isinstance(value, dict):
+        value = {key: part for key, part in value.items() if key != "tests"}
+    return hashlib.sha256(json.dumps(value).encode()).digest()
 
 
 def covered_files(path: Path) -> list[str]:

@@ -42,6 +42,7 @@ def installed_files(places: Directories, starter: str) -> list[InstalledFile]:
         InstalledFile(places.last_good, "last good copies of hook files"),
         InstalledFile(places.state / "spool", "events that wait for the server"),
         InstalledFile(places.trust_file, "the list of trusted projects"),
+        InstalledFile(places.trust_file.with_suffix(".lock"), "the lock of that list"),
         InstalledFile(places.log_dir, "logs"),
         InstalledFile(places.state / MANIFEST, "the list of installs"),
         InstalledFile(places.config / "secrets", "generated secrets of endpoints"),

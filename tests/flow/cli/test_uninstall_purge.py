@@ -52,6 +52,9 @@ def test_a_machine_that_was_used_is_as_it_was_before(person: Path, tmp_path: Pat
     places = directories(create=False)
     try:
         assert fleethook("install", "codex", "--yes").code == 0
+        (person / "project/fleethook.yaml").write_text("hooks: [{on: session:start, command: echo hello}]\n", "utf-8")
+        assert fleethook("hooks", "trust", "--yes").code == 0
+        assert fleethook("request", stdin='{"type": "session:start", "cwd": "."}').code == 0
         made = fleethook(
             "webhooks", "add", "https://example.com/hooks", "--id", "chat", "--secret", "generate", "--yes"
         )
@@ -77,7 +80,7 @@ def test_a_machine_that_was_used_is_as_it_was_before(person: Path, tmp_path: Pat
         gone = fleethook("uninstall", "--purge", "--yes")
         assert gone.code == 0, gone.err
         assert running(places) is None
-        assert files(person) == before
+        assert files(person) == before | {"project/fleethook.yaml"}
         assert files(tmp_path / "home") == {"data/photos/holiday.jpg", "config/fleethook.yaml"}, (
             "it names an endpoint now"
         )

@@ -58,11 +58,31 @@ def test_changed_content_is_untrusted_again(project: Path, store: Path, changed:
     trust(project, store)
     target = project.parent / changed
     before = target.read_text()
-    target.write_text(before + "\n# changed\n")
+    target.write_text(f"{before}\non_failure: deny\n" if changed == "fleethook.yaml" else f"{before}\n# changed\n")
     assert not is_trusted(project, store)
     target.write_text(before)
     assert is_trusted(project, store)
     target.unlink()
+    assert not is_trusted(project, store)
+
+
+def test_the_tests_and_the_comments_of_a_file_do_not_count(project: Path, store: Path) -> None:
+    """Issue 11: only `hooks test` reads `tests:`, so a new test needs no new trust."""
+    trust(project, store)
+    for tests in ("", "\n# a comment\n", "\ntests: [{name: a, command: ls, expect: allow}]\n"):
+        project.write_text(HOOKS + tests)
+        assert is_trusted(project, store), tests
+    project.write_text(HOOKS.replace("--strict", "--loose"))
+    assert not is_trusted(project, store)
+
+
+@pytest.mark.req("G-20")
+def test_a_hook_that_takes_its_command_from_the_tests_counts(project: Path, store: Path) -> None:
+    """An anchor in `tests:` is a way to change a hook without changing a line of `hooks:`."""
+    text = "tests: [{name: &it ./a.sh, command: ls, expect: allow}]\nhooks: [{on: '*', command: *it}]\n"
+    project.write_text(text)
+    trust(project, store)
+    project.write_text(text.replace("./a.sh", "./b.sh"))
     assert not is_trusted(project, store)
 
 
