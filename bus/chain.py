@@ -23,16 +23,22 @@ from bus.verdicts import Decision, Part, Policy, Verdict, fallback_decision
 log = logging.getLogger("fleethook.chain")
 
 Run = Callable[[Hook, Event, float], Awaitable[Outcome]]
-"""Runs one hook within so many seconds. Never raises for what the hook does; raises OverBudget where it may not run here."""
+"""Runs one hook, for so many seconds at most. A failure of the hook is an outcome and not an exception.
+
+Raises OverBudget if the hook needs more time than this process may give it.
+"""
 
 AskHost = Callable[[Event, float, Mapping[str, Any]], Awaitable[Verdict]]
-"""Asks the event's own host for the verdict of the hooks that only it has: within so many seconds, given the changes so far."""
+"""Asks the event's host for the verdict of the hooks that only that machine has.
+
+The arguments: the event, the seconds that the host may take, and the changes of the input so far.
+"""
 
 HooksFor = Callable[[Event], Awaitable[Sequence[Hook]]]
-"""The blocking hooks that fit an event, in order: a changed input may fit a rule that the original one did not."""
+"""Finds the blocking hooks that fit an event, in order. They may differ after a change: a rule may fit only then."""
 
 TOGETHER: Final = frozenset({"claude", "ion"})
-"""Dialects whose neighbouring hooks start together, as Claude Code starts them."""
+"""Dialects whose hooks start together if they follow each other, as in Claude Code."""
 
 _NO_CHANGES: Final[dict[str, Any]] = {
     "updated_input": None,
@@ -41,11 +47,11 @@ _NO_CHANGES: Final[dict[str, Any]] = {
     "permissions": (),
     "interrupt": False,
 }
-"""What is left of an outcome that does not count."""
+"""Removes every change from an outcome whose changes do not count."""
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
-    """One event, the hooks that judge it, and what they may take."""
+    """One event, the hooks that decide on it, and their time budget."""
 
     event: Event
     hooks: Sequence[Hook]
@@ -54,7 +60,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     """Budget of all hooks together. A hook that could not be started in time has failed."""
     policy: Policy = "allow"
-    """Answers for a hook that fails, where neither the hook nor its dialect has a failure policy."""
+    """The failure policy for hooks without one of their own or of their dialect."""
     version: str = ""
     """The version of the hook sets in force, for the verdict."""
     layers: Sequence[str] = ()
@@ -64,7 +70,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     hooks_for: HooksFor | None = None
     """Finds the hooks for a changed event. Default: those that fit the original one."""
     ask_host: AskHost | None = None
-    """Asks the event's host for the part of the layers below these hooks; None if there is none to ask for."""
+    """Asks the event's host to run the hooks of the lower layers; None if it has none."""
     notes: Sequence[str] = ()
     """Notes that go into the verdict."""
     is_rerun: bool = False
@@ -75,8 +81,8 @@ async def evaluate(evaluation: Evaluation) -> Verdict:
     """The verdict of the hooks on the event.
 
     Every hook sees the original input. The first deny ends the chain, except where an agent wants to stop: there all hooks
-    run, and the agent goes on with all their reasons. The strictest decision wins. A hook that fails is answered for by
-    its failure policy. Changes of the input are merged key by key, and then hooks look at the changed event again.
+    run, and the agent goes on with all their reasons. The strictest decision wins. If a hook fails, its failure policy
+    decides. Changes of the input are merged key by key, and then hooks look at the changed event again.
     """
     start = time.monotonic()
     deadline = start + evaluation.seconds
@@ -120,7 +126,7 @@ async def evaluate(evaluation: Evaluation) -> Verdict:
 
 
 def needed_seconds(event: Event, hooks: Sequence[Hook]) -> float:
-    """How long these hooks may take together by what they declare, rules excepted: those that start together count once."""
+    """The sum of the hooks' timeouts. Of hooks that start together only the longest counts; rules do not count."""
     groups = ([_most_seconds(hook, event) for hook in group if hook.kind != "rule"] for group in _groups(hooks))
     return sum(max(group, default=0.0) for group in groups)
 
@@ -130,7 +136,7 @@ def _most_seconds(hook: Hook, event: Event) -> float:
 
 
 def changed_event(event: Event, rewrite: Mapping[str, Any]) -> Event:
-    """The event as the agent would carry it out after `rewrite`, whose keys may be canonical or the agent's own.
+    """The event with the input that the agent would use after `rewrite`. Its keys may be canonical or the agent's own.
 
     Both spellings of a changed field change together: a rule that reads `path` sees what was written to `file_path`.
     """
@@ -180,8 +186,8 @@ async def _run(evaluation: Evaluation, hook: Hook, event: Event, deadline: float
         try:
             outcome = await evaluation.run(hook, event, min(_most_seconds(hook, event), left))
         except OverBudget:
-            raise  # the caller has to take this request to where it may take longer
-        except Exception as error:  # whatever a library throws is a failure of this hook, and of no other
+            raise  # the caller moves this request to a process that may take longer
+        except Exception as error:  # any exception of a library is a failure of this hook alone
             log.exception("hook %r broke its runner", hook.id)
             outcome = Outcome(failure=f"hook {hook.id!r} broke: {type(error).__name__}")
     decision, reason = outcome.decision, outcome.reason
@@ -221,7 +227,10 @@ def _observed_text(decision: Decision, reason: str, outcome: Outcome) -> str:
 
 
 async def _redact_again(evaluation: Evaluation, tally: Tally, deadline: float) -> None:
-    """Show the output to redaction rules that a deny kept from it, or that ran before another hook changed it."""
+    """Run the redaction rules on the output once more.
+
+    A deny may have ended the chain before a rule ran, or another hook may have changed the output after it.
+    """
     if tally.event.output is None:
         return
     for hook in evaluation.hooks:

@@ -67,7 +67,7 @@ OWN = frozenset(
         EventType.BUS_REPAIRED.value,
     }
 )
-"""The types that Fleethook itself announces; no agent sends them."""
+"""The event types of Fleethook itself; no agent sends them."""
 
 PRE_TOOL = frozenset({EventType.TOOL_PRE_EXECUTE.value})
 """The types at which a failure policy of deny stops a tool call."""
@@ -148,7 +148,7 @@ MEANINGS: Final[dict[EventType, Meaning]] = {
     EventType.CONFIG_CHANGE: Meaning("A settings file of the agent has changed.", ("data",)),
     EventType.FILE_CHANGE: Meaning("A file was edited, or a watched file has changed.", ("data",)),
     EventType.ENDPOINT_FAILING: Meaning(
-        "An endpoint has failed without a success for 50, 70 or 90 % of the time after which it is disabled.",
+        "An endpoint has only failed for a while: 50, 70 or 90 % of the time that disables it.",
         ("data.endpoint", "data.since", "data.failures", "data.percent", "data.last"),
     ),
     EventType.ENDPOINT_DISABLED: Meaning(
@@ -163,7 +163,8 @@ MEANINGS: Final[dict[EventType, Meaning]] = {
         ("data.how", "data.where", "data.by", "data.agent", "data.text", "data.losses"),
     ),
     EventType.BUS_REPAIRED: Meaning(
-        "A stream had an id of the future, and its entries were moved.", ("data.stream", "data.entries", "data.worker")
+        "A Redis stream had an entry id from the future, so its entries were moved to a new stream.",
+        ("data.stream", "data.entries", "data.worker"),
     ),
 }
 """Every canonical type in words, for the reference and for `--help`."""

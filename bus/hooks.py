@@ -74,7 +74,7 @@ class HttpCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     old_secrets: Annotated[
         tuple[OldSecret, ...],
         Meta(
-            description="Secrets that `secret` replaced; each also signs until its `until`.",
+            description="Earlier values of `secret`. Each one signs too, up to the time in its `until`.",
             examples=[[{"secret": "env:OLD_SECRET", "until": "2026-11-23T08:00:00Z"}]],
         ),
     ] = ()

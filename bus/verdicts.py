@@ -27,7 +27,7 @@ def strictest(first: Decision, second: Decision) -> Decision:
 
 
 def fallback_decision(policy: Policy) -> Decision:
-    """The decision of a failure policy: `allow` means that nobody objected (abstain), never an explicit allow."""
+    """The decision of a failure policy: a policy of `allow` gives abstain, never an explicit allow."""
     return "abstain" if policy == "allow" else policy
 
 

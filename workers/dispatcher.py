@@ -30,7 +30,7 @@ from bus.wire.streams import MOST_DELIVERIES, ScriptCall, StreamEntry, call, cal
 from workers.carrier import GROUP as CARRIERS
 from workers.delivery.dead_letters import poison_call
 from workers.delivery.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries
-from workers.records.bounds import Relief
+from workers.records.bounds import MemoryRelief
 from workers.records.bulk_jobs import waiting
 from workers.runtime.consumer_loop import TURN_SECONDS, cancel_tasks, consume, let_entries_accumulate
 from workers.runtime.hook_loops import lineage, loop_text
@@ -98,7 +98,7 @@ class Dispatcher:
         self._intervals = Intervals()
         self._hosts, self._records = Hosts(connections, keys), KnownRecords()
         self._repairs = Repairs(connections, keys, self.name)
-        self._relief = Relief(connections, keys)
+        self._relief = MemoryRelief(connections, keys)
         self._targets: set[str] = set()
         self._scan: bytes | None = None
         self._count = _FIRST_READ

@@ -79,7 +79,7 @@ _BY_EXIT_CODE: Final = frozenset({"TaskCompleted", "TeammateIdle"})  # their JSO
 _BY_ACTION: Final = frozenset({"Elicitation", "ElicitationResult"})  # their answer has no place for a reason
 
 
-def _form(native: str, case: CarriedVerdict) -> dict[str, Any]:
+def _decision_fields(native: str, case: CarriedVerdict) -> dict[str, Any]:
     """The part of the answer that carries the decision, in the form of the event's family."""
     decision, reason = case.decision, case.reason
     if native == "PreToolUse":
@@ -93,7 +93,7 @@ def _form(native: str, case: CarriedVerdict) -> dict[str, Any]:
     return block(case)
 
 
-DIALECT: Final = Family(_AGENT, CAPABILITIES, _form, by_exit_code=_BY_EXIT_CODE, wordless=_BY_ACTION)
+DIALECT: Final = Family(_AGENT, CAPABILITIES, _decision_fields, by_exit_code=_BY_EXIT_CODE, wordless=_BY_ACTION)
 
 
 def fallback(native: str, policy: Policy, why: str) -> HookAnswer:

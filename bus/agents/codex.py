@@ -1,7 +1,7 @@
 """Codex CLI: its hook payloads into events, and verdicts into the JSON that it reads (checked with 0.169.0).
 
-Its answers are Claude Code's, read strictly: a field that it does not know, a reason that is empty or half a surrogate
-pair makes the whole answer void, and the tool runs.
+Its answers have Claude Code's format, and Codex reads them strictly. It ignores the whole answer, and runs the tool, if the
+answer has a field that it does not know, an empty reason, or a lone surrogate.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bus.events import EventType
 NAME: Final = "codex"
 
 TEXT_LIMIT: Final = 9_999
-"""Bytes of UTF-8: Codex puts more than 2,500 tokens, each counted as four bytes, into a file and shows its ends."""
+"""Bytes of UTF-8. Codex counts four bytes as a token. Of a text of more than 2,500 tokens it shows the begin and the end."""
 
 _AGENT: Final = Agent(NAME, "Codex CLI", TEXT_LIMIT, unit="utf-8", strict=True)
 
@@ -37,19 +37,19 @@ REMARKS: Final = (
     ),
 )
 """For the page of agents."""
-SHORT: Final = True
-"""It trusts a hook by its content, its timeout included: a longer one would have to be trusted anew."""
+KEEPS_TIMEOUT: Final = True
+"""Codex trusts a hook by its content. A new timeout would be new content, and the person would have to trust it again."""
 
 CAPABILITIES: Final[dict[str, Capability]] = {
     "SessionStart": can(EventType.SESSION_START, "context", "halt"),
     "UserPromptSubmit": can(EventType.USER_PROMPT_SUBMIT, "block", "before", "context", "halt"),
-    # It has an allow only as the envelope of a changed input, after which its own approval rules still decide.
+    # Codex reads an allow only together with a changed input. After it, Codex's own approval rules still decide.
     "PreToolUse": msgspec.structs.replace(
         can(EventType.TOOL_PRE_EXECUTE, "block", "before", "rewrite", "context"), allow=False, rewrite_as="alone"
     ),
     "PermissionRequest": can(EventType.PERMISSION_REQUEST, "block", "asks"),
     "PostToolUse": can(EventType.TOOL_POST_EXECUTE, "block", "context", "output as block", "halt"),
-    # It can only end the turn here, and the compaction with it.
+    # A deny can only end the turn here. That prevents the compaction too.
     "PreCompact": can(EventType.CONTEXT_PRE_COMPACT, "block", "before"),
     "PostCompact": can(EventType.CONTEXT_POST_COMPACT),
     "SubagentStart": can(EventType.SUBAGENT_START, "context", "halt"),
@@ -58,11 +58,11 @@ CAPABILITIES: Final[dict[str, Capability]] = {
     "Interrupt": can(EventType.USER_INTERRUPT, timeout=1.0),
     "SessionEnd": can(EventType.SESSION_END, timeout=1.0),
 }
-"""Every event of Codex CLI, November 2026; it has none for a failed tool call (PostToolUse comes then too)."""
+"""Every event of Codex CLI, November 2026. There is no event of its own for a failed tool call: PostToolUse comes then."""
 
 
-def _form(native: str, case: CarriedVerdict) -> dict[str, Any]:
-    """The part of the answer that carries the decision; no key more than that event's own reader knows."""
+def _decision_fields(native: str, case: CarriedVerdict) -> dict[str, Any]:
+    """The fields of the answer that carry the decision: only those that Codex reads at this event."""
     if native == "PreToolUse":
         specific: dict[str, Any] = {}
         if case.decision == "deny":
@@ -77,4 +77,4 @@ def _form(native: str, case: CarriedVerdict) -> dict[str, Any]:
     return block(case)
 
 
-DIALECT: Final = Family(_AGENT, CAPABILITIES, _form)
+DIALECT: Final = Family(_AGENT, CAPABILITIES, _decision_fields)

@@ -61,7 +61,7 @@ QUIET: Final = NEVER | {"BeforeModel", "AfterModel", "BeforeToolSelection", "Pre
 conversation in them (PreCompress too, whether anything is compressed or not: observed)."""
 
 
-def _form(native: str, case: CarriedVerdict) -> dict[str, Any]:
+def _decision_fields(native: str, case: CarriedVerdict) -> dict[str, Any]:
     """The part of the answer that carries the decision."""
     reply: dict[str, Any] = {}
     if case.decision in ("deny", "ask"):
@@ -78,7 +78,7 @@ class _Dialect:
 
     name = NAME
     capabilities = CAPABILITIES
-    _family = Family(_AGENT, CAPABILITIES, _form)
+    _family = Family(_AGENT, CAPABILITIES, _decision_fields)
 
     def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
         """The event in a payload; a tool's error makes it a `tool:error`, and an MCP tool's server is in its name."""

@@ -67,7 +67,7 @@ QUIET: Final = frozenset({"MessageDisplay"})
 """Off by default: it comes again and again while an answer streams."""
 
 
-def _form(native: str, case: CarriedVerdict) -> dict[str, Any]:
+def _decision_fields(native: str, case: CarriedVerdict) -> dict[str, Any]:
     """The part of the answer that carries the decision, in the form that this event reads."""
     if native == "PreToolUse":
         return pre_tool(case)
@@ -90,7 +90,7 @@ def _type(native: str, fields: Mapping[str, Any]) -> str:
 DIALECT: Final = Family(
     _AGENT,
     CAPABILITIES,
-    _form,
+    _decision_fields,
     alone=frozenset({"PostToolUse"}),
     call_fields=("tool_use_id", "tool_call_id"),
     retype=_type,

@@ -20,8 +20,17 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import yaml
 
-from bus.config.files import NOTHING, TEXT_LIMIT, Source, Stamp, gathered, read_file, stamp, too_large
-from bus.config.json_documents import Node, Plain, no_number, read_json, too_deep, too_many, twice, without_halves
+from bus.config.files import NOTHING, TEXT_LIMIT, Source, Stamp, files_read, read_file, stamp, too_large
+from bus.config.json_documents import (
+    Node,
+    Plain,
+    bad_number,
+    duplicate_key,
+    read_json,
+    replace_lone_surrogates,
+    too_deep,
+    too_many,
+)
 from bus.errors import ConfigError
 
 NODE_LIMIT: Final = 250_000
@@ -40,10 +49,10 @@ __all__ = [
     "Stamp",
     "TextSpan",
     "dotted",
-    "gathering",
     "load",
     "loads",
     "read_file",
+    "recording_files",
     "spans",
     "stamp",
 ]
@@ -51,7 +60,7 @@ __all__ = [
 PathParts = tuple[str | int, ...]
 _Event: TypeAlias = Any  # PyYAML's stubs leave the attributes of events untyped
 
-# C extension; the pure Python loader is the same format, slower, on platforms whose wheel lacks libyaml.
+# The loader in C. Where PyYAML's wheel comes without libyaml, the slower loader in Python reads the same format.
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
@@ -69,17 +78,17 @@ _loaded: ContextVar[dict[str, Document] | None] = ContextVar("loaded", default=N
 
 
 @contextmanager
-def gathering() -> Iterator[dict[str, Stamp]]:
-    """Collects every file that is read in this context, missing ones too, for the code that watches them.
+def recording_files() -> Iterator[dict[str, Stamp]]:
+    """Record every file that is read in this context, missing files too, for the code that watches them.
 
     Each file is parsed once: detection of the dialect and the dialect itself share the document.
     """
     files: dict[str, Stamp] = {}
-    tokens = gathered.set(files), _loaded.set({})
+    tokens = files_read.set(files), _loaded.set({})
     try:
         yield files
     finally:
-        gathered.reset(tokens[0])
+        files_read.reset(tokens[0])
         _loaded.reset(tokens[1])
 
 
@@ -142,7 +151,7 @@ def loads(text: str, *, file: str = "") -> Document:
         )
     warnings: tuple[str, ...] = ()
     if file.endswith(".json"):
-        text, warnings = without_halves(text, file=file)
+        text, warnings = replace_lone_surrogates(text, file=file)
         quick = read_json(text, nodes=NODE_LIMIT, depth=DEPTH_LIMIT, file=file)
         if quick is not None:
             return Document(quick.value, file, quick, warnings)
@@ -175,27 +184,28 @@ class TextSpan(NamedTuple):
 def spans(text: str) -> dict[PathParts, TextSpan]:
     """The span of every value by its path, for a YAML text that `loads` accepts; aliases have none."""
     found: dict[PathParts, TextSpan] = {}
-    above: list[tuple[PathParts, _Event, int]] = []  # path, first event, how many entries or keys so far
+    open_collections: list[tuple[PathParts, _Event, int]] = []  # path, first event, how many entries or keys so far
     keys: dict[int, _Event] = {}  # the key that waits for its value, by depth
     for event in yaml.parse(text, Loader=_LOADER):
         if isinstance(event, yaml.CollectionEndEvent):
-            path, first, _ = above.pop()
-            key = keys.pop(len(above), None)
+            path, first, _ = open_collections.pop()
+            key = keys.pop(len(open_collections), None)
             found[path] = _span(first, event, key, flow=bool(first.flow_style), scalar=False)
         elif isinstance(event, yaml.NodeEvent):
             path = ()
-            if above:
-                over, first, count = above[-1]
-                if isinstance(first, yaml.MappingStartEvent) and len(above) not in keys:
-                    keys[len(above)] = event
+            if open_collections:
+                depth = len(open_collections)
+                parent, first, count = open_collections[-1]
+                if isinstance(first, yaml.MappingStartEvent) and depth not in keys:
+                    keys[depth] = event
                     continue
-                path = (*over, keys[len(above)].value if len(above) in keys else count)
-                above[-1] = (over, first, count + 1)
+                path = (*parent, keys[depth].value if depth in keys else count)
+                open_collections[-1] = (parent, first, count + 1)
             if isinstance(event, yaml.CollectionStartEvent):
-                above.append((path, event, 0))
+                open_collections.append((path, event, 0))
             else:
                 scalar = isinstance(event, yaml.ScalarEvent)
-                found[path] = _span(event, event, keys.pop(len(above), None), flow=False, scalar=scalar)
+                found[path] = _span(event, event, keys.pop(len(open_collections), None), flow=False, scalar=scalar)
     return found
 
 
@@ -291,7 +301,7 @@ class _Builder:
                 raise self.error(event, f"the key {key[:24] or 'null'} is not text", "put it in quotes")
         if key in parent.children:
             line, column = _place(event)
-            raise twice(key, parent.keys[key][0], file=self.file, line=line, column=column)
+            raise duplicate_key(key, parent.keys[key][0], file=self.file, line=line, column=column)
         self.key, self.key_place = key, _place(event)
 
     def attach(self, node: Node) -> Node:
@@ -332,7 +342,7 @@ class _Builder:
             return number
         if _NOT_FINITE.match(text) or (_FLOAT.match(text) and not math.isfinite(float(text))):
             line, column = _place(event)
-            raise no_number(text, file=self.file, line=line, column=column)
+            raise bad_number(text, file=self.file, line=line, column=column)
         return float(text) if _FLOAT.match(text) else text
 
     def too_deep(self, event: _Event) -> ConfigError:

@@ -21,7 +21,7 @@ from bus.errors import ConfigError
 
 _PLAIN: Final = re.compile(r"(?![-+.]?[0-9]|\.(?i:inf|nan)\Z|[.~-]+\Z)[A-Za-z0-9_./~][A-Za-z0-9_./~-]*\Z")
 """Text that needs no quotes in YAML. Nothing that begins like a number, since `0E0` is one."""
-_WORDS: Final = frozenset({"true", "false", "null", "True", "False", "Null", "TRUE", "FALSE", "NULL", "~"})
+_RESERVED: Final = frozenset({"true", "false", "null", "True", "False", "Null", "TRUE", "FALSE", "NULL", "~"})
 
 
 def with_entry(text: str, file: str, key: str, entry: Plain, block: str = "") -> str:
@@ -54,7 +54,7 @@ def with_entry(text: str, file: str, key: str, entry: Plain, block: str = "") ->
 def flow(value: Plain) -> str:
     """A value as YAML on one line; text without quotes where it needs none."""
     if isinstance(value, str):
-        return value if _PLAIN.match(value) and value not in _WORDS else json.dumps(value, ensure_ascii=False)
+        return value if _PLAIN.match(value) and value not in _RESERVED else json.dumps(value, ensure_ascii=False)
     if isinstance(value, dict):
         return "{" + ", ".join(f"{flow(name)}: {flow(item)}" for name, item in value.items()) + "}"
     if isinstance(value, list):
@@ -99,7 +99,7 @@ def _edited(text: str, document: Document, key: str, block: str, entry: Plain) -
         lines[-1] += newline
     value = (document.value or {}).get(key)
     line, column = document.place((key,))
-    if value == [] or (value and _at(lines, line, column) == "["):
+    if value == [] or (value and _character(lines, line, column) == "["):
         return _in_flow(text, lines, line, column, entry)
     if value is None and key not in (document.value or {}):
         above = [newline] if lines and lines[-1].strip() else []
@@ -126,7 +126,7 @@ def _indented(block: str, indent: int, newline: str) -> list[str]:
     return [line + newline for line in text.split("\n")]
 
 
-def _at(lines: list[str], line: int, column: int) -> str:
+def _character(lines: list[str], line: int, column: int) -> str:
     return lines[line - 1][column - 1 : column] if 0 < line <= len(lines) else ""
 
 

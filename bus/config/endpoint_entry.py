@@ -27,15 +27,15 @@ class EndpointEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     id: Annotated[
         Id | None,
         Meta(
-            description="Its name in lists and commands: letters, digits, `_` and `-`; unique in the file. Without it, an "
-            "id is made from the description.",
+            description="The endpoint's name in lists and commands: letters, digits, `_` and `-`; unique in the file. "
+            "Without it, an id is made from the description.",
             examples=["audit"],
         ),
     ] = None
     events: Annotated[
         Patterns,
         Meta(
-            description="The events that it gets: patterns, as in a hook's `on`.", examples=[["tool:*", "session:end"]]
+            description="The events that are sent: patterns, as in a hook's `on`.", examples=[["tool:*", "session:end"]]
         ),
     ] = "*"
     tool: Annotated[
@@ -65,7 +65,7 @@ class EndpointEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         list[OldSecret],
         Meta(
             max_length=8,
-            description="Secrets that `secret` replaced; each also signs until its `until`.",
+            description="Earlier values of `secret`. Each one signs too, up to the time in its `until`.",
             examples=[[{"secret": "env:OLD_SECRET", "until": "2026-11-23T08:00:00Z"}]],
         ),
     ] = msgspec.field(default_factory=list)
@@ -87,8 +87,8 @@ class EndpointEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         Payload,
         Meta(
             description="`full`: the event with its secrets redacted. `thin`: ids and facts, without the tool's input and "
-            "output; bodies above 256 KiB are always thin. `raw`, only with `can_block: true`: a question carries the "
-            "event as the agent sent it, secrets included.",
+            "output; bodies above 256 KiB are always thin. `raw` (only with `can_block: true`): a request for a decision "
+            "carries the event as the agent sent it, with its secrets.",
             examples=["thin"],
         ),
     ] = "full"
@@ -103,9 +103,9 @@ class EndpointEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     resolve: Annotated[
         Resolve,
         Meta(
-            description="What resolves an incident at PagerDuty. `never`: nothing; there is one incident per session and "
-            "rule. `retry`: the next call of the same tool that passes; one per session and tool. `session`: the end of "
-            "the session; one per session.",
+            description="What resolves an incident at PagerDuty. `never`: Fleethook resolves none, and opens one incident "
+            "per session and rule. `retry`: the next allowed call of the same tool, with one incident per session and "
+            "tool. `session`: the end of the session, with one incident per session.",
             examples=["session"],
         ),
     ] = "never"
@@ -134,7 +134,7 @@ class EndpointEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         Order,
         Meta(
             description="`fifo`: the deliveries of a session are sent one at a time, in the order of its events. A failed "
-            "one delays its own session until it is delivered or given up.",
+            "delivery delays only its own session, until it is delivered or given up.",
             examples=["fifo"],
         ),
     ] = "none"
@@ -156,7 +156,8 @@ class EndpointEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     on_failure: Annotated[
         Policy | None,
         Meta(
-            description="With `can_block: true`: the decision when a question gets no usable answer.", examples=["deny"]
+            description="With `can_block: true`: the decision if the endpoint gives no usable answer.",
+            examples=["deny"],
         ),
     ] = None
     enabled: Annotated[

@@ -37,8 +37,8 @@ class Source(NamedTuple):
         return stamp(self.path) != self.stamp
 
 
-gathered: ContextVar[dict[str, Stamp] | None] = ContextVar("gathered", default=None)
-"""The files that `read_file` has read, by path; see `documents.gathering`."""
+files_read: ContextVar[dict[str, Stamp] | None] = ContextVar("files_read", default=None)
+"""The files that `read_file` has read, by path; see `documents.recording_files`."""
 _instead: ContextVar[Mapping[str, str] | None] = ContextVar("instead", default=None)
 _texts: ContextVar[dict[str, str] | None] = ContextVar("texts", default=None)
 
@@ -100,7 +100,7 @@ def is_gone(path: Path | str) -> bool:
 def read_file(path: Path) -> str:
     """The text of a regular file of at most 4 MiB; ConfigError with the reason where it cannot be read."""
     name = str(path)
-    files = gathered.get()
+    files = files_read.get()
     if files is not None:
         files.setdefault(name, stamp(path))  # taken before reading, so that a change meanwhile is noticed
     instead, texts = _instead.get(), _texts.get()

@@ -70,19 +70,19 @@ def too_deep(depth: int, *, file: str, line: int, column: int) -> ConfigError:
     )
 
 
-def twice(key: str, first: int, *, file: str, line: int, column: int) -> ConfigError:
+def duplicate_key(key: str, first: int, *, file: str, line: int, column: int) -> ConfigError:
     """The error for a key that an object has twice."""
     message = f'the key "{key[:80]}" is here for the second time'
     return ConfigError(message, file=file, line=line, column=column, hint=f"the first is in line {first}")
 
 
-def no_number(text: str, *, file: str, line: int, column: int) -> ConfigError:
+def bad_number(text: str, *, file: str, line: int, column: int) -> ConfigError:
     """The error for a number that is not finite or does not fit into 64 bits."""
     message = f"{text[:24]} is not a number that can be used"
     return ConfigError(message, file=file, line=line, column=column, hint="put it in quotes if it is text")
 
 
-def without_halves(text: str, *, file: str = "") -> tuple[str, tuple[str, ...]]:
+def replace_lone_surrogates(text: str, *, file: str = "") -> tuple[str, tuple[str, ...]]:
     """The text with each lone surrogate replaced by U+FFFD, and a warning for each; the length stays the same.
 
     Go and Node do the same when they write such a text to a process, so the authors of these files have seen it.
@@ -153,10 +153,10 @@ def _places(text: str, nodes: int, depth: int, file: str) -> Node:
             key, key_place = json.loads(word) if "\\" in word else word[1:-1], (line, column)
             known = open_[-1][0].keys.get(key)
             if known is not None:
-                raise twice(key, known[0], file=file, line=line, column=column)
+                raise duplicate_key(key, known[0], file=file, line=line, column=column)
             continue
         if kind == 4 and not _PLAIN.match(match[4]) and not _fits(match[4]):
-            raise no_number(match[4], file=file, line=line, column=column)
+            raise bad_number(match[4], file=file, line=line, column=column)
         count += 1
         if count > nodes:
             raise too_many(nodes, file=file, line=line, column=column)

@@ -112,7 +112,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     on_failure: Annotated[
         Policy,
         Meta(
-            description="The decision when no verdict can be given. `allow` means that nobody objected.",
+            description="The decision when no verdict can be given; `allow` lets the agent go on by its own rules.",
             examples=["deny"],
         ),
     ] = "allow"
@@ -222,7 +222,9 @@ OTHER_VARIABLES: Final[dict[str, Variable]] = {
         "NATIVE_EVENT": Variable("The agent's own name of the event.", "PreToolUse", True),
         "NATIVE_TOOL": Variable("The agent's own name of the tool.", "Bash", True),
         "CUT": Variable(
-            "The names of variables whose values were too long and are cut, with commas.", "FLEETHOOK_CWD", True
+            "The names of the variables whose values were cut because they were too long, separated by commas.",
+            "FLEETHOOK_CWD",
+            True,
         ),
     }.items()
 }

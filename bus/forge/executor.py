@@ -24,7 +24,7 @@ from bus.verdicts import Verdict
 log = logging.getLogger("fleethook.forge")
 
 MOST_RESULTS: Final = 100
-"""How many hooks run for one event at a time, unless the program says otherwise."""
+"""The default for the most hooks that run for one event."""
 
 _NOT_FOUND: Final = frozenset({126, 127})
 
@@ -41,7 +41,7 @@ class HookResult:
     timed_out: bool = False
     error: str | None = None
     verdict: Verdict | None = None
-    """The verdict of the bus's hooks, in the result for them."""
+    """The bus's verdict, if this is the result of the bus's hooks."""
 
     @property
     def success(self) -> bool:
@@ -63,9 +63,9 @@ class HookBlockedError(FleethookError):
 
     def __init__(self, result: HookResult) -> None:
         self.result = result
-        said = (result.stderr or result.stdout).strip()
+        output = (result.stderr or result.stdout).strip()
         text = f"Operation blocked by hook '{result.hook.event_pattern}': exit code {result.exit_code}"
-        super().__init__(f"{text} ({said})" if said else text)
+        super().__init__(f"{text} ({output})" if output else text)
 
 
 class HookExecutor:
@@ -121,13 +121,13 @@ class HookExecutor:
     async def _execute_hook(self, hook: Hook, event: HookEvent, *, parent: str = "") -> HookResult:
         folder = _folder(self.working_dir, hook)
         seconds = self.default_timeout if hook.own_timeout is None else hook.own_timeout
-        said = event.to_env()
-        short = {"EVENT_TYPE": "FORGE_EVENT", "TOOL_NAME": "FORGE_TOOL_NAME", "TOOL_ARGS": "FORGE_TOOL_ARGS"}
+        variables = event.to_env()
+        aliases = {"EVENT_TYPE": "FORGE_EVENT", "TOOL_NAME": "FORGE_TOOL_NAME", "TOOL_ARGS": "FORGE_TOOL_ARGS"}
         env, _ = fit_env(
             {
                 **base_env(self._env_pass),
-                **said,
-                **{name: said[own] for name, own in short.items() if own in said},
+                **variables,
+                **{alias: variables[name] for alias, name in aliases.items() if name in variables},
                 "FORGE_WORKING_DIR": folder,
                 **hook.env,
                 **({"FLEETHOOK_PARENT": parent} if parent else {}),

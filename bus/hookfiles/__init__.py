@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Final, cast
 
-from bus.hookfiles.base import HookDialect, HttpDialect, RootedDialect
+from bus.hookfiles.base import DirectoryDialect, HookDialect, HttpDialect
 from bus.hooks import HOOK_DIALECTS, NATIVE
 
 _MODULES: Final[Mapping[str, str]] = {NATIVE: "native", "ion": "claude"}
@@ -26,10 +26,10 @@ def find_http(name: str) -> HttpDialect | None:
 
 
 @cache
-def find_rooted(name: str) -> RootedDialect | None:
+def find_rooted(name: str) -> DirectoryDialect | None:
     """The dialect, if its commands run in another directory than the event's; else None."""
     dialect: object = find_hooks(name)
-    return dialect if isinstance(dialect, RootedDialect) else None
+    return dialect if isinstance(dialect, DirectoryDialect) else None
 
 
 def find_hooks(name: str) -> HookDialect:

@@ -30,14 +30,14 @@ class HookDialect(Protocol):
     def read(self, path: Path, layer: Layer) -> HookFile:
         """The hooks of a file or folder of the system, in order; raises ConfigError only if nothing can be read.
 
-        Each hook has its `dialect`, its `origin` (file:line), and in `own` the fields that the methods below need. A bad
-        entry is reported in `problems` with its place, and the others load (F-11). Entries without an equivalent are
-        reported in `warnings`.
+        Each hook has its `dialect`, its `origin` (file:line), and in `own` the fields of the original entry that the
+        methods below need. A bad entry is reported in `problems` with its place, and the others load (F-11). Entries
+        without an equivalent are reported in `warnings`.
         """
         ...
 
     def applies(self, hook: Hook, event: Event) -> bool:
-        """Whether the hook runs for an event that its patterns and `when:` fit: its dialect's own conditions."""
+        """Whether the dialect's further conditions let the hook run. Its patterns and its `when:` fit the event already."""
         ...
 
     def variables(self, hook: Hook, event: Event) -> Mapping[str, str]:
@@ -49,7 +49,7 @@ class HookDialect(Protocol):
         ...
 
     def outcome(self, hook: Hook, event: Event, done: Finished, seconds: float) -> Outcome:
-        """The outcome of a command's result: a decision, context, a changed input, or a failure (never both)."""
+        """The outcome of a command's result: either a failure, or what the hook said (decision, context, changed input)."""
         ...
 
 
@@ -70,9 +70,9 @@ class HttpDialect(Protocol):
 
 
 @runtime_checkable
-class RootedDialect(Protocol):
-    """A hook dialect whose commands run in another directory than the event's."""
+class DirectoryDialect(Protocol):
+    """A hook dialect that says in which directory its commands run."""
 
     def directory(self, hook: Hook, event: Event) -> str:
-        """The command's directory; empty: the hook's own directory, else the event's."""
+        """The command's directory. Empty text: the directory that the hook declares, or else the event's."""
         ...

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bus.config.documents import gathering
+from bus.config.documents import recording_files
 from bus.config.files import Source, is_gone, reading_as, stamp
 from bus.errors import ConfigError, NotAccepted
 from bus.hooks import Layer
@@ -150,7 +150,7 @@ def left_out(file: HookFile, texts: Mapping[str, str]) -> Iterator[Rejected]:
 
 def _load(path: Path, layer: Layer) -> HookFile:
     """The file; if it cannot be read at all, an empty one with that error."""
-    with gathering() as read:
+    with recording_files() as read:
         try:
             file = load_hook_file(path, layer)
         except ConfigError as error:

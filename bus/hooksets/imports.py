@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from bus.config.documents import Document, Plain, Source, Stamp, gathering, stamp
+from bus.config.documents import Document, Plain, Source, Stamp, recording_files, stamp
 from bus.config.field_types import ID_PATTERN
 from bus.config.file_types import ImportEntry
 from bus.config.files import is_gone, read_as_known
@@ -162,7 +162,7 @@ def _read(
         if entry.sha256:
             raise _not_accepted(place, "the file that you accepted is gone")
         raise ConfigError("there is no such file or folder", hint=_near(place))
-    with gathering() as read:
+    with recording_files() as read:
         try:
             target, dialect = (file_in(place, entry.dialect), entry.dialect) if entry.dialect else detect_dialect(place)
             if not dialect:

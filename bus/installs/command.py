@@ -99,11 +99,11 @@ def patience_ms(dialect: AgentDialect, can: Capability, budget: float = BUDGET_S
 def granted_timeout(agent: str, can: Capability, budget: float = BUDGET_S) -> float:
     """The timeout in the agent's settings for one event's hook command: the most that the agent allows if it waits.
 
-    An agent that trusts hooks by their content (`SHORT` in its dialect) keeps what earlier versions wrote.
+    An agent that trusts hooks by their content (`KEEPS_TIMEOUT` in its dialect) keeps what earlier versions wrote.
     """
     module = importlib.import_module(f"bus.agents.{find(agent).name}")
     timeout = timeout_of(can, budget)
-    if not can.waits or getattr(module, "SHORT", False):
+    if not can.waits or getattr(module, "KEEPS_TIMEOUT", False):
         return timeout
     return max(timeout, can.timeout, float(getattr(module, "GRANTS", 0.0)) if can.timeout >= LEAST_TIMEOUT_S else 0.0)
 

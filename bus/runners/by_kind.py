@@ -1,4 +1,4 @@
-"""Runs a hook of any kind: what the evaluator and the host's worker share."""
+"""Runs a hook of any kind. The evaluator and the host worker share it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,26 @@ from bus.runners.command import CommandRunner
 from bus.runners.http import HttpRunner
 from bus.runners.rule import RuleRunner
 
-_WARMED: Final = 500
+_MOST_WARMED: Final = 500
+"""How many rules judge the sample event."""
 _SAMPLE: Final = Event(type="tool:pre_execute", tool="bash", input={"command": "true && ls -la", "path": "/"})
 
 
 class Runners:
-    """The runners of one process; http hooks go out under the address policy of the set in force."""
+    """The runners of one process. The address policy of the set in force applies to http hooks.
+
+    `on_background_output` gets the output of a hook that ended in the background.
+    """
 
     def __init__(
-        self, watcher: Watcher, clients: ClientPool, later: Callable[[Event, str], Awaitable[None]] | None = None
+        self,
+        watcher: Watcher,
+        clients: ClientPool,
+        on_background_output: Callable[[Event, str], Awaitable[None]] | None = None,
     ) -> None:
         self._watcher, self._clients = watcher, clients
         self.rules: Runner = RuleRunner()
-        self._commands = CommandRunner(later)
+        self._commands = CommandRunner(on_background_output)
 
     @property
     def background(self) -> set[asyncio.Task[None]]:
@@ -42,7 +49,7 @@ class Runners:
     async def warm(self, in_force: HookSet) -> None:
         """Judge a sample event before an agent waits: loading the rules' libraries and patterns takes half a second once."""
         rules = [hook for hook in in_force.hooks.values() if hook.kind == "rule"]
-        for hook in rules[:_WARMED]:
+        for hook in rules[:_MOST_WARMED]:
             await self.rules.run(hook, _SAMPLE, 1.0)
         if any(hook.kind == "http" for hook in in_force.hooks.values()):
             self._clients.get(in_force.network, in_force.proxy).open()

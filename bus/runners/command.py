@@ -33,10 +33,10 @@ log = logging.getLogger("fleethook.command")
 
 
 class CommandRunner:
-    """Runs blocking hooks of kind `command`; `later` gets the output of one that ran in the background."""
+    """Runs blocking hooks of kind `command`; `on_background_output` gets the output of one that ran in the background."""
 
-    def __init__(self, later: Callable[[Event, str], Awaitable[None]] | None = None) -> None:
-        self._later = later
+    def __init__(self, on_background_output: Callable[[Event, str], Awaitable[None]] | None = None) -> None:
+        self._on_background_output = on_background_output
         self.background: set[asyncio.Task[None]] = set()
         """The hooks that still run although their agents have their answers."""
 
@@ -86,17 +86,17 @@ class CommandRunner:
             freed.cancel()
         if task.done():
             return task.result()
-        later = asyncio.create_task(self._end(hook, call, task))
-        self.background.add(later)
-        later.add_done_callback(self.background.discard)
+        ending = asyncio.create_task(self._end(hook, call, task))
+        self.background.add(ending)
+        ending.add_done_callback(self.background.discard)
         return None
 
     async def _end(self, hook: Hook, call: Event, task: asyncio.Task[Finished]) -> None:
         try:
             done = await task
             text = printed_text(done.stdout)
-            if text and self._later is not None:
-                await self._later(call, text)
+            if text and self._on_background_output is not None:
+                await self._on_background_output(call, text)
         except asyncio.CancelledError:
             log.warning("%s was still in the background when this worker stopped: it is ended", hook_name(hook))
             task.cancel()

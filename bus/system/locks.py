@@ -67,9 +67,9 @@ def owner(path: Path) -> int | None:
 
 
 def listener(path: Path) -> int | None:
-    """The pid of the process that listens on a unix socket, hung or not; None where nobody does.
+    """The pid of the process that listens on a unix socket, even if it hangs; None if no process does.
 
-    The kernel says it, so unlike a pid out of a file it cannot be another process by now.
+    The pid comes from the kernel. A pid from a file could belong to another process by now.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
         link.settimeout(1.0)

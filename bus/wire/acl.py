@@ -4,7 +4,7 @@ Senders of events run no scripts: a script that has written and then loops could
 The workers find what a spool sends twice (workers/runtime/spooled_once.py).
 
 Limits of ACLs (measured on Valkey 9.1.2, Redis 7.0.15 and 6.2.14): who may add to a stream may also trim it with MAXLEN,
-flood it, or add an id of the future, since these are options of XADD; the workers repair such streams
+flood it, or add an id from the future, since these are options of XADD; the workers repair such streams
 (workers/runtime/stream_repair.py). All namespaces share RQ's keys. Redis 6.2 has no selectors: there a worker could write
 the hook set, and the shim could use each of its commands on each of its keys. The rights protect against mistakes and not
 against attackers; hosts that must not trust each other use the gateway.

@@ -39,7 +39,8 @@ Sync = Literal["everysec", "always"]
 
 _NAMES: Final = ("valkey-server", "redis-server")
 _FLOOR: Final = {"redis": (6, 2), "valkey": (7, 2)}
-_SELECTORS: Final = (7, 0)
+_FIRST_WITH_SELECTORS: Final = (7, 0)
+"""The first Redis whose ACL has selectors; every Valkey has them."""
 _VERSION: Final = re.compile(r"(Valkey|Redis) server v=([0-9]+(?:\.[0-9]+)*)")
 _THREE_WAYS: Final = (
     "set FLEETHOOK_REDIS_URL to a running server, or install valkey-server or redis-server, "
@@ -117,11 +118,11 @@ def launch(places: Directories, *, sync: Sync = "everysec") -> Running:
     make_private(places.log_dir, mend=True)
     locks: list[Held] = []
     try:
-        # The first lock is for the data; the second, for two data directories that share one runtime directory.
+        # The first lock protects the data. The second protects the socket: two data directories may share its directory.
         locks.append(own(places.server_dir / "owner", f"the server of {places.server_dir}"))
         locks.append(own(places.socket.with_suffix(".lock"), f"the server socket {places.socket}"))
         record = _read_record(places)
-        binary = _fitting(places, record)
+        binary = _binary_for_data(places, record)
         for left_behind in {str(places.socket), record.get("socket", "")} - {""}:
             _end_stale(Path(left_behind))
         running = Running(places, binary, sync, _spawn(places, binary, sync), tuple(locks), time.monotonic())
@@ -147,14 +148,14 @@ def answers(running: Running) -> bool:
     """
     status = running.process.poll()
     if status is not None:
-        words = _log_end(running.directories)
-        raise ServerError(f"{running.binary.path} ended at once (status {status}): {words}")
+        log_end = _log_end(running.directories)
+        raise ServerError(f"{running.binary.path} ended at once (status {status}): {log_end}")
     reply = _ask_server(running.directories, "PING")
     if reply.startswith(b"-LOADING"):
         running.heard = time.monotonic()
     elif not reply.startswith(b"+PONG") and time.monotonic() - running.heard > SILENCE:
-        words = _log_end(running.directories)
-        raise ServerError(f"{running.binary.path} does not answer on {running.directories.socket}: {words}")
+        log_end = _log_end(running.directories)
+        raise ServerError(f"{running.binary.path} does not answer on {running.directories.socket}: {log_end}")
     return reply.startswith(b"+PONG")
 
 
@@ -179,8 +180,8 @@ def stop(running: Running, *, seconds: float = 10.0) -> None:
 def bus_url(settings: Settings, role: Role = "worker", places: Directories | None = None) -> str:
     """The URL of the bus for a role: the setting `redis_url`, else the URL of this machine's own server.
 
-    If that server is down, returns its URL all the same, so that policy and spool apply. Raises Unreachable if this machine
-    never had a server. The URL contains a password: do not put it into a command line.
+    A server that is down has its URL too: the caller's connection fails, and the failure policy and the spool apply.
+    Raises Unreachable if this machine never had a server. The URL contains a password: keep it out of command lines.
     """
     if settings.redis_url:
         return settings.redis_url
@@ -246,7 +247,7 @@ def _read_record(places: Directories) -> dict[str, str]:
         ) from error
 
 
-def _fitting(places: Directories, record: Mapping[str, str]) -> Binary:
+def _binary_for_data(places: Directories, record: Mapping[str, str]) -> Binary:
     """The first installed server that can read the data; if there is none, ServerError names the one that wrote it."""
     first = find_binary()
     if not record:
@@ -263,17 +264,17 @@ def _fitting(places: Directories, record: Mapping[str, str]) -> Binary:
 
 def _spawn(places: Directories, binary: Binary, sync: Sync) -> subprocess.Popen[bytes]:
     acl, config, log = places.server_dir / "users.acl", places.server_dir / "server.conf", places.log_dir / "server.log"
-    selectors = binary.brand == "valkey" or binary.number >= _SELECTORS
+    selectors = binary.brand == "valkey" or binary.number >= _FIRST_WITH_SELECTORS
     write_private(acl, acl_file(EVERY_NAMESPACE, credentials(places), selectors=selectors))
     write_private(config, _config(places, acl, log, sync))
     command = [sys.executable, "-I", "-S", "-c", _TRAMPOLINE, str(os.getpid()), str(binary.path), str(config)]
-    with log.open("ab") as words:
+    with log.open("ab") as log_file:
         log.chmod(0o600)
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=words,
-            stderr=words,
+            stdout=log_file,
+            stderr=log_file,
             cwd=places.server_dir,
             env={"PATH": os.defpath},
             start_new_session=True,  # a Ctrl-C reaches only the owner, which stops the server last

@@ -189,8 +189,8 @@ def passed_on(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: environ[name] for name in PASSED_ON if environ.get(name)}
 
 
-def names_server(manager: ServiceManager) -> bool:
-    """Whether the environment file of an earlier install names the fleet's server."""
+def has_server_url(manager: ServiceManager) -> bool:
+    """Whether the environment file of an earlier install has the URL of the fleet's server."""
     return _is_ours(manager.environment) and "\nFLEETHOOK_REDIS_URL=" in manager.environment.read_text(
         "utf-8", "replace"
     )

@@ -48,8 +48,8 @@ COMMANDS: Final = {
         "workers.cli.doctor:doctor", "Check that hooks really run, and show how to repair what fails.", _SET
     ),
     "completion": Lazy("workers.cli.completion:completion", "Print the completion script of bash, zsh or fish.", _MORE),
-    "help": Lazy("workers.cli.words:help_", "Show the help of a command.", _MORE),
-    "version": Lazy("workers.cli.words:version_", "Show the version.", _MORE),
+    "help": Lazy("workers.cli.help_version:help_", "Show the help of a command.", _MORE),
+    "version": Lazy("workers.cli.help_version:version_", "Show the version.", _MORE),
     "acl": Lazy("workers.cli.config:acl", "Print the Redis users of the roles.", _MORE),
     "bench": Lazy("workers.cli.bench:bench", "Measure Fleethook against bare libraries.", _MORE),
     "worker": Lazy("workers.cli.worker:worker", "Run one process, as a Procfile line does.", _MORE),

@@ -25,7 +25,10 @@ _machine_wide = click.option(
     "--system", "machine_wide", is_flag=True, help="For the whole machine (root), not for this user."
 )
 _for = click.option(
-    "--for", "kind", type=click.Choice(("systemd", "launchd")), help="For this one instead of the machine's own."
+    "--for",
+    "kind",
+    type=click.Choice(("systemd", "launchd")),
+    help="The service manager to write files for. Default: the one of this machine.",
 )
 _yes = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
@@ -57,8 +60,8 @@ def install(
 ) -> None:
     """Show and write service files, and start them: `fleethook up` for this user, unless options say otherwise.
 
-    FLEETHOOK_* settings of this shell and its PATH go into a file of mode 0600 that the units name; no unit holds a secret.
-    Other lines of that file stay as they are.
+    The FLEETHOOK_* settings and the PATH of this shell are written to an environment file of mode 0600. The units read it,
+    and contain no secret themselves. Other lines of that file stay as they are.
     """
     from bus.system.directories import directories, make_private
     from workers.admin import services
@@ -84,7 +87,8 @@ def install(
     services.write(plan)
     failures: list[str] = []
     if not no_start:
-        services.run(plan.before)  # fails if the installed service does not run, which is no failure of this command
+        # These commands stop the installed service. They fail if it does not run, so their failures do not count.
+        services.run(plan.before)
         failures = services.run(plan.after)
     _report(fleet, plan, failures, done="installed", commands=() if no_start else plan.after)
     for step in plan.steps if not fleet.json else ():
@@ -101,7 +105,7 @@ def install(
 @common_options
 @pass_fleet
 def uninstall(fleet: Context, roles: tuple[str, ...], machine_wide: bool, kind: System | None, yes: bool) -> None:
-    """Stop and remove the services that `service install` wrote, all of them without --role."""
+    """Stop and remove the services that `service install` wrote. Without --role, it removes all of them."""
     from bus.ids import host_name
     from workers.admin import services
     from workers.cli.guard_reports import report_losses
@@ -137,10 +141,10 @@ def _manager(fleet: Context, *, machine_wide: bool, kind: System | None) -> Serv
 def _check(fleet: Context, manager: ServiceManager, processes: list[str]) -> None:
     """Raise an error for services that could not run: a second `up`, or services without a server to reach."""
     from bus.errors import ConfigError, ServerError
-    from workers.admin.services import installed_services, names_server
+    from workers.admin.services import has_server_url, installed_services
     from workers.supervisor import running
 
-    known = fleet.settings().redis_url or names_server(manager)
+    known = fleet.settings().redis_url or has_server_url(manager)
     if not known and (manager.machine_wide or "up" not in processes):
         raise ConfigError(
             "these services need the fleet's server",

@@ -1,4 +1,4 @@
-"""Limits of what is kept of finished work: by number, by bytes, and by the memory of the server.
+"""Limits of finished work: by number, by bytes, and by the memory of the server.
 
 Deliveries that are not finished are never deleted.
 """
@@ -24,7 +24,7 @@ FULL: Final = 0.85
 ROOM: Final = 0.75
 """... until only this share is in use. At 1.0 the server refuses every write."""
 
-LOOK_SECONDS: Final = 1.0
+CHECK_SECONDS: Final = 1.0
 _AT_ONCE: Final = 500
 _ROUNDS: Final = 400
 _SAMPLE: Final = 40
@@ -90,20 +90,20 @@ async def _excess(
     if not sample:
         return 0
     asked: list[Command] = [("ZCARD", keys(name))]
-    for member in sample:
+    for member in sample:  # the id of a delivery has a dot (`event.hook`), the id of a dead letter may have none
         record = keys("delivery" if "." in member else "deadletter", member)
         asked += [("MEMORY", "USAGE", record), ("MEMORY", "USAGE", keys("body", member.partition(".")[0]))]
     with connections.lease() as connection:
         count, *sizes = await connection.exchange(asked)
     total = int(checked(count, f"counting {name}"))
     if name == "recent":
-        del sizes[1::2]  # a body goes with its last delivery
-    size = sum(int(one) for one in sizes if isinstance(one, int)) / len(sample)
+        del sizes[1::2]  # without the bodies: several deliveries share one, and it is deleted with the last of them
+    size = sum(int(size) for size in sizes if isinstance(size, int)) / len(sample)
     limit = min(most or _NO_LIMIT, int(most_bytes / size) if most_bytes and size else _NO_LIMIT)
     return max(0, total - limit)
 
 
-class Relief:
+class MemoryRelief:
     """Makes room on a server that is nearly full: deletes finished deliveries first, then events that all groups have read."""
 
     def __init__(self, connections: Connections, keys: Keys) -> None:
@@ -116,9 +116,9 @@ class Relief:
             try:
                 await self.make_room()
             except FleethookError as error:  # other parts that need the server report it
-                log.debug("looking at the server's memory: %s", error)
+                log.debug("checking the server's memory: %s", error)
             try:
-                await asyncio.wait_for(stop.wait(), LOOK_SECONDS)
+                await asyncio.wait_for(stop.wait(), CHECK_SECONDS)
             except TimeoutError:
                 continue
 
@@ -147,7 +147,7 @@ class Relief:
         return deleted
 
     async def _trim(self) -> int:
-        """The older half of the events that every group has acknowledged, a thousand at most at once."""
+        """Delete at most a thousand of the oldest events that every group has acknowledged; the newer half stays."""
         stream = self._keys("events")
         with self._connections.lease() as connection:
             (length,) = await connection.exchange([("XLEN", stream)])

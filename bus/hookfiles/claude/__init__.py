@@ -1,6 +1,6 @@
 """Hooks of Claude Code and of ion, which has the same plugins: their commands run as in their own system.
 
-`reading`, `event_reader` and `plugins` read the files. `matching`, `permission_rules` and `own_sessions` decide which
+`reading`, `event_reader` and `plugins` read the files. `matching`, `permission_rules` and `run_by_claude` decide which
 hooks run. `stdin` makes a command's input, and `output` reads its result.
 """
 
@@ -17,9 +17,9 @@ from bus.config.hook_file_value import HookFile
 from bus.events import Event
 from bus.hookfiles.claude.matching import TOOL_EVENTS, field, matches, moment, spoken_tool
 from bus.hookfiles.claude.output import ION, answered, ended
-from bus.hookfiles.claude.own_sessions import runs_itself
 from bus.hookfiles.claude.permission_rules import holds
 from bus.hookfiles.claude.reading import read
+from bus.hookfiles.claude.run_by_claude import claude_runs
 from bus.hookfiles.claude.stdin import encode, payload
 from bus.hooks import Hook, Layer
 from bus.matching.paths import place_of
@@ -43,7 +43,7 @@ class _Hooks:
 
     def applies(self, hook: Hook, event: Event) -> bool:
         """Whether the matchers of its groups and its `if` fit (I-06), and Claude Code does not run the hook itself."""
-        if runs_itself(hook, event):
+        if claude_runs(hook, event):
             return False
         name, rule = _moment(hook), hook.own.get("if")
         if not matches(name, hook.own.get("matchers", ()), event):

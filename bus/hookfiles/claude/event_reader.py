@@ -16,11 +16,11 @@ from bus.config.validation import is_extra, nearest
 from bus.errors import ConfigError, TargetRefused
 from bus.hookfiles.claude.format import TIMEOUTS, Group, Handler
 from bus.hookfiles.claude.matching import EXACT_ONLY, SUBJECTS, TOOL_EVENTS, compile_matcher, index_tool, patterns
-from bus.hookfiles.claude.own_sessions import read_by_claude
 from bus.hookfiles.claude.permission_rules import parse_rule
 from bus.hookfiles.claude.plugins import (
     ClaudePlugin,
 )
+from bus.hookfiles.claude.run_by_claude import folder_read_by_claude
 from bus.hookfiles.claude.scripts import (
     SET_HERE,
     Roots,
@@ -72,7 +72,7 @@ class EventReader(Reading):
         self.roots = Roots.of(
             Path(document.file), plugin.root if plugin else "", plugin.slug if plugin else "", dialect
         )
-        self.itself = read_by_claude(Path(document.file), self.roots.plugin, layer) if dialect != ION else ""
+        self.itself = folder_read_by_claude(Path(document.file), self.roots.plugin, layer) if dialect != ION else ""
         self.settings: Mapping[str, Plain] = {}
         self.env: dict[str, str] = {}
         self.unseen: list[str] = []

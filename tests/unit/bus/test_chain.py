@@ -169,7 +169,7 @@ def test_the_strictest_wins_and_the_first_deny_ends_the_chain() -> None:
     ]
     assert judge([hook(name) for name in "abc"], run).reason == "sure?", "of equals the first gives the reason"
     assert judge([hook("a"), hook("z")], run).decision == "allow"
-    assert judge([], run).decision == "abstain", "nobody objected is not an allow"
+    assert judge([], run).decision == "abstain", "a policy of allow abstains, and gives no allow"
 
 
 def test_every_hook_sees_the_original_event() -> None:

@@ -243,12 +243,12 @@ def _run_once(fleet: Context, run: _TestRun, files: dict[str, Stamp]) -> bool:
     """
     import asyncio
 
-    from bus.config.documents import gathering
+    from bus.config.documents import recording_files
     from bus.errors import ConfigError
     from bus.hooksets.hook_tests import matching
     from workers.admin.hook_tests import run_tests
 
-    with gathering() as read_files:
+    with recording_files() as read_files:
         try:
             name, read, tests = sound_with_tests(fleet, run.file)
         finally:

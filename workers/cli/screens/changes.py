@@ -38,7 +38,7 @@ _DIFF_COLOURS: Final[tuple[tuple[str, Colour], ...]] = (
     ("-", "red"),
 )
 _LONGEST: Final = 1_000
-"""Characters of one message."""
+"""The most characters that are shown of one message."""
 
 Row = Sequence[Cell]
 
@@ -46,8 +46,8 @@ Row = Sequence[Cell]
 def change_row(label: str, file: FileSummary, then: str = "") -> Row:
     """One file of an agent; `then` names the steps that are left to the person."""
     sign, colour = _SIGNS[file.state]
-    many = f"{file.files} " if file.files > 1 else ""
-    words = {"new": f"{many}new" if many else "new file", "removed": f"{many}deleted"}
+    number = f"{file.files} " if file.files > 1 else ""
+    words = {"new": f"{number}new" if number else "new file", "removed": f"{number}deleted"}
     changed = [
         f"{len(events)} {word}"
         for word, events in (("added", file.added), ("updated", file.updated), ("removed", file.removed))
@@ -78,13 +78,13 @@ def left_out_row(label: str, path: str) -> Row:
 
 
 def show_changes(fleet: Context, rows: Sequence[Row]) -> None:
-    """The table, one line a file."""
+    """Show the table of the files, one line for each file."""
     if rows:
         fleet.table(_COLUMNS, rows)
 
 
 def show_facts(fleet: Context, facts: Iterable[tuple[str, str]]) -> None:
-    """Names and texts below each other; a long text goes on below its own beginning."""
+    """Show each fact on its own line: its name, then its text. The further lines of a long text are indented."""
     found = list(facts)
     width = max((len(name) for name, _ in found), default=0) + 2
     lines = []
@@ -96,7 +96,7 @@ def show_facts(fleet: Context, facts: Iterable[tuple[str, str]]) -> None:
 
 
 def answer_files_fact(states: Mapping[str, str]) -> tuple[str, str]:
-    """The answer files (path to what happens to it) as one fact; all of them are in one folder."""
+    """One fact about all answer files. `states` says for each path what happens to the file; all are in one folder."""
     if len(states) == 1:
         return "answer file", "".join(f"{path} ({state})" for path, state in states.items())
     by_state: dict[str, list[str]] = {}
@@ -109,14 +109,14 @@ def answer_files_fact(states: Mapping[str, str]) -> tuple[str, str]:
 
 
 def show_diff(fleet: Context, diff: str) -> None:
-    """A unified diff in colours; secrets are redacted in it already."""
+    """Show a unified diff in colours; its secrets are redacted already."""
     for line in ["", *diff.splitlines()] if diff else ():
         colour = next((colour for start, colour in _DIFF_COLOURS if line.startswith(start)), None)
         fleet.data(fleet.style(line, colour) if colour else line)
 
 
 def show_warnings(fleet: Context, warnings: Mapping[str, Sequence[str]]) -> None:
-    """Warnings on stderr, each once, with the agents that it is about (by label)."""
+    """Show each warning once, on stderr. `warnings` has the labels of the agents for each text."""
     if warnings:
         fleet.say("")
     for text, labels in warnings.items():
@@ -126,7 +126,7 @@ def show_warnings(fleet: Context, warnings: Mapping[str, Sequence[str]]) -> None
 
 
 def show_steps(fleet: Context, title: str, steps: Sequence[str]) -> None:
-    """What only the person can do, numbered, on stderr."""
+    """Show a numbered list of what only the person can do, on stderr."""
     lines = [fleet.style(title, "yellow", err=True)]
     for number, step in enumerate(steps, 1):
         start = f"  {number}. "

@@ -1,4 +1,4 @@
-"""How a fleet's state looks: one fact a line, what is wrong last and in colour."""
+"""The screen of `fleethook status`: one fact on each line. Problems come last and have a colour."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class StatusReport(NamedTuple):
     """Everything that `status` shows."""
 
     found: Status | None
-    """None where the server is away."""
+    """None if the server cannot be reached."""
     here: State | None
-    """What `up` runs on this machine."""
+    """The processes that `fleethook up` runs on this machine; None if it does not run."""
     guards: Sequence[GuardPack]
     endpoints: Sequence[EndpointHealth]
     activity: Activity | None
@@ -46,11 +46,11 @@ class StatusReport(NamedTuple):
 
 
 def show_status(fleet: Context, report: StatusReport) -> None:
-    """Write it on stdout; on a terminal, long facts go on below their own beginning."""
+    """Print the report. On a terminal, the further lines of a long fact are indented."""
     for name, text, colour in _facts(fleet, report):
         fleet.data(_fact(fleet, name, text, colour))
     found = report.found
-    if found is not None and any(one.health == "missing" for one in found.roles) and report.here is None:
+    if found is not None and any(role.health == "missing" for role in found.roles) and report.here is None:
         fleet.say("Next: `fleethook up` starts everything on this machine.")
 
 
@@ -58,7 +58,7 @@ Fact = tuple[str, str, Colour | None]
 
 
 def _fact(fleet: Context, name: str, text: str, colour: Colour | None) -> str:
-    lines = [fleet.style(one, colour) if colour else one for one in hanging(text, _INDENT, terminal_width())]
+    lines = [fleet.style(line, colour) if colour else line for line in hanging(text, _INDENT, terminal_width())]
     return f"{name:<{_INDENT - 1}} " + "\n".join(lines)
 
 
@@ -113,7 +113,7 @@ def _activity(activity: Activity) -> Iterator[Fact]:
 
 
 def sparkline(counts: Sequence[int]) -> str:
-    """Counts as a row of bars, two counts a bar; the highest is as high as the highest count."""
+    """A row of bars, one for each two counts. The highest bar is a full block, and the others are in proportion."""
     pairs = [sum(counts[start : start + 2]) for start in range(0, len(counts), 2)]
     most = max(pairs, default=0)
     return "".join(_BARS[-(-pair * (len(_BARS) - 1) // most)] if most else _BARS[0] for pair in pairs)
@@ -135,10 +135,10 @@ def _wrong(fleet: Context, report: StatusReport) -> Iterator[Fact]:
     from workers.records.status import read_spools
 
     found = report.found
-    for one in report.endpoints:
-        if not one.healthy:
-            colour: Colour = "red" if one.standing == "disabled" else "yellow"
-            yield "endpoint", f"{plain(one.endpoint)}  {standing_text(one)}", colour
+    for health in report.endpoints:
+        if not health.healthy:
+            colour: Colour = "red" if health.standing == "disabled" else "yellow"
+            yield "endpoint", f"{plain(health.endpoint)}  {standing_text(health)}", colour
     for spool in found.spools if found is not None else read_spools(fleet.directories()):
         waiting = counted(spool.records, "event waits", "events wait")
         text = f"{spool.agent}: {waiting} on this disk ({counted(spool.bytes, 'byte')}), {spool.dropped} lost"
@@ -148,8 +148,8 @@ def _wrong(fleet: Context, report: StatusReport) -> Iterator[Fact]:
             yield "repaired", f"{when(repair.ms)}: {repair.text}", "yellow"
         for change in found.weakened:
             yield "guards", f"{when(change.ms)}: {plain(change.text)}", "yellow"
-        for use in found.missing_keys:
-            yield "key", plain(use.text, 600), "red"
+        for missing_key in found.missing_keys:
+            yield "key", plain(missing_key.text, 600), "red"
         if found.unguarded:
             yield "guards", found.unguarded, "yellow"
         for host in found.hosts:

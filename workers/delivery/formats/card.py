@@ -39,7 +39,7 @@ class Card:
     """What the agent was about to do or did; empty in a thin message."""
     facts: tuple[tuple[str, str], ...]
     """At most MOST_FACTS, none of them empty, each on one line of at most FACT units."""
-    get: str
+    show_command: str
     """The command that shows the whole event."""
     time: str
     """The time of the event, in RFC 3339."""
@@ -80,7 +80,7 @@ def card_of(event: Event, verdict: Verdict | None, payload: Payload) -> Card:
         reason="" if thin else _reason(said),
         detail="" if thin else _detail(event),
         facts=tuple((name, text) for name, text in texts if text),
-        get=line(how_to_get(event)),
+        show_command=line(how_to_get(event)),
         time=timestamp(event.time).replace("+00:00", "Z"),
         level=level_of(event, verdict),
     )

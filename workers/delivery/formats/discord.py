@@ -23,26 +23,27 @@ TOTAL: Final = 6_000
 """The most characters in title, description, names, values and footer of all embeds together."""
 
 ESCAPES: Final = {ord(char): f"\\{char}" for char in "\\`*_~|>#[]()<@"}
-_REASON: Final = 1_200
-_DETAIL: Final = 2_300
-_VALUE: Final = 200
-_FOOTER: Final = 200
+# The limits above are Discord's, for one text each. Ours are lower, so that all texts together stay below TOTAL.
+_OUR_REASON: Final = 1_200
+_OUR_DETAIL: Final = 2_300
+_OUR_VALUE: Final = 200
+_OUR_FOOTER: Final = 200
 _COLOURS: Final[dict[Level, int]] = {"error": 0x992D22, "warning": 0xE74C3C, "info": 0x3498DB}
 
 
 def body(card: Card) -> bytes:
     """The body for Discord."""
-    parts = [cut(card.reason, _REASON, ESCAPES)] if card.reason else []
-    parts += [cut(card.detail, _DETAIL, ESCAPES)] if card.detail else []
+    parts = [cut(card.reason, _OUR_REASON, ESCAPES)] if card.reason else []
+    parts += [cut(card.detail, _OUR_DETAIL, ESCAPES)] if card.detail else []
     embed: dict[str, Any] = {
         "title": cut(card.title, TITLE, ESCAPES),
         "color": _COLOURS[card.level],
         "timestamp": card.time,
         "fields": [
-            {"name": name, "value": cut(value, _VALUE, ESCAPES), "inline": True}
+            {"name": name, "value": cut(value, _OUR_VALUE, ESCAPES), "inline": True}
             for name, value in card.facts[:MOST_FIELDS]
         ],
-        "footer": {"text": cut(card.get, _FOOTER)},
+        "footer": {"text": cut(card.show_command, _OUR_FOOTER)},
     }
     if parts:
         embed["description"] = "\n\n".join(parts)

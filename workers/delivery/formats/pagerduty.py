@@ -52,7 +52,7 @@ def body(card: Card, event: Event, verdict: Verdict | None, resolve: Resolve, ro
             **dict(card.facts),
             "Reason": cut(card.reason, _TEXT),
             "Detail": cut(card.detail, _TEXT),
-            "Event": card.get,
+            "Event": card.show_command,
         },
     }
     payload["custom_details"] = {name: text for name, text in payload["custom_details"].items() if text}

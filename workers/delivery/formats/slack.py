@@ -1,7 +1,7 @@
 """Slack's incoming webhooks: a text for notifications, and blocks.
 
-An agent's texts go only into plain_text objects, with & < > escaped: no markup, no mention and no link comes
-of it. Links are not unfurled, since Slack would fetch a URL that an agent made up. Limits: Slack's Block Kit reference.
+An agent's texts go only into plain_text objects, with & < > escaped, so Slack finds no markup, mention or link in them.
+Links are not unfurled, since Slack would fetch a URL that an agent made up. Limits: Slack's Block Kit reference.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def body(card: Card) -> bytes:
     if card.facts:
         fields = [_plain(f"{name}: {value}", FIELD) for name, value in card.facts[:MOST_FIELDS]]
         blocks.append({"type": "section", "fields": fields})
-    blocks.append({"type": "context", "elements": [_plain(f"{card.get} · {card.time}", FIELD)]})
+    blocks.append({"type": "context", "elements": [_plain(f"{card.show_command} · {card.time}", FIELD)]})
     summary = f"{card.title}: {line(card.reason)}" if card.reason else card.title
     return msgspec.json.encode(
         {

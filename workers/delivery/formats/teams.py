@@ -33,7 +33,7 @@ def body(card: Card) -> bytes:
     for name, value in card.facts:
         run = {"type": "TextRun", "text": f"{name}: ", "weight": "Bolder"}
         blocks.append({"type": "RichTextBlock", "inlines": [run, {"type": "TextRun", "text": value}]})
-    blocks.append(_block(f"{cut(card.get, _GET)} · {card.time}", size="Small", isSubtle=True))
+    blocks.append(_block(f"{cut(card.show_command, _GET)} · {card.time}", size="Small", isSubtle=True))
     content = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",

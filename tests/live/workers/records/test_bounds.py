@@ -24,7 +24,7 @@ from workers.delivery.dead_letters import dead_letters
 from workers.delivery.deliveries import deliveries, delivery
 from workers.evaluator import Evaluator
 from workers.housekeeping import tidy_all
-from workers.records.bounds import FULL, Relief, memory_in_use
+from workers.records.bounds import FULL, MemoryRelief, memory_in_use
 
 pytestmark = [pytest.mark.live, pytest.mark.req("B-05", "X-06")]
 
@@ -145,7 +145,7 @@ async def test_near_the_servers_limit_finished_records_go_first(small: tuple[Ser
     await publish_hooks(connections, keys, ENDPOINT)
     name = await owe(connections, keys, turn_end())
     owed, done = await records(connections, keys, "parked", 50), await records(connections, keys, "delivered", 3_000)
-    assert await Relief(connections, keys).make_room() == 0, "there is room"
+    assert await MemoryRelief(connections, keys).make_room() == 0, "there is room"
     await fill(connections, 0.9)
     async with dispatching(one.url, keys):
 

@@ -1,8 +1,8 @@
-"""Which hooks Claude Code runs itself: a hook imported from its own settings must not run twice for its own event.
+"""Which imported hooks Claude Code runs itself. Fleethook skips them for Claude Code's events, so that none runs twice.
 
 Each event of a session names the transcript's path (`<config folder>/projects/<project folder>/<session>.jsonl`, observed
-with Claude Code 2.1.330), which shows the settings that the session has read. If the path is missing, the hook runs:
-running twice is harmless, but a guard that never runs is not.
+with Claude Code 2.1.330). The path shows which settings the session has read. If the path is missing, Fleethook runs the
+hook: a hook that runs twice is harmless, a guard that never runs is not.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from bus.matching.paths import within
 
 _SETTINGS: Final = frozenset({"settings.json", "settings.local.json"})
 _INSTALLED: Final = re.compile(r"(.+)/plugins/cache/([^/]+)/([^/]+)/[^/]+/?\Z")
-_NO_NAME: Final = re.compile(r"[^A-Za-z0-9]")
+_REPLACED: Final = re.compile(r"[^A-Za-z0-9]")
+"""Claude Code replaces these characters of a path by `-` to name the project folder."""
 
 
-def read_by_claude(file: Path, plugin: str, layer: Layer) -> str:
-    """The `.claude` folder through which Claude Code finds a settings file or an installed plugin; empty if it does not.
+def folder_read_by_claude(file: Path, plugin: str, layer: Layer) -> str:
+    """The `.claude` folder through which Claude Code reads a settings file, or finds a plugin; empty if it does neither.
 
-    The settings that enable a plugin change often, so they are not read. In a project only its own settings are trusted.
+    A plugin counts if it is installed and the user's settings enable it. A project's settings cannot enable one.
     """
     if not plugin:
         # CLAUDE_CONFIG_DIR may have moved the folder, and the transcripts with it.
@@ -44,10 +45,10 @@ def read_by_claude(file: Path, plugin: str, layer: Layer) -> str:
     return installed[1] if isinstance(enabled, dict) and enabled.get(f"{installed[3]}@{installed[2]}") is True else ""
 
 
-def runs_itself(hook: Hook, event: Event) -> bool:
-    """Whether the event's session of Claude Code has read the hook too, and so runs it itself.
+def claude_runs(hook: Hook, event: Event) -> bool:
+    """Whether Claude Code runs this hook for the event, since the event's session has read the hook's file too.
 
-    A hook that was published to the fleet counts as one of another machine.
+    False for a hook of the fleet: its file may be on another machine.
     """
     folder = hook.own.get("itself")
     if event.source != CLAUDE or not isinstance(folder, str) or hook.layer == "fleet":
@@ -59,8 +60,8 @@ def runs_itself(hook: Hook, event: Event) -> bool:
     if _same(os.path.dirname(os.path.dirname(project)), folder):
         return True
     above = os.path.dirname(folder)
-    named = {_NO_NAME.sub("-", name) for name in (above, os.path.realpath(above))}
-    # Two folders may have the same such name; the session's own directory decides.
+    named = {_REPLACED.sub("-", name) for name in (above, os.path.realpath(above))}
+    # `/a/b-c` and `/a/b/c` have the same project folder `-a-b-c`, so the session's directory decides.
     return os.path.basename(project) in named and within(os.path.realpath(event.cwd), os.path.realpath(above))
 
 
