@@ -115,7 +115,9 @@ def _examine(fleet: Context, *, live: bool) -> list[Check]:
         away = any(check.id == "server" and check.status == "fail" for check in seen)
         seen.append(await fleet_guard_check(connections, fleet.keys(), settings, places))
         seen += await host_checks(connections, fleet.keys(), settings.host or host_name(), places)
-        seen.append(canary.guard_check(await canary.expected(connections, fleet.keys(), settings, places, cwd)))
+        seen.append(
+            canary.guard_check(await canary.expected(connections, fleet.keys(), settings, places, cwd), away=away)
+        )
         for agent in agents:
             seen += checked[agent]
             seen += await _reached(fleet, connections, agent, cwd, live=live, away=away)
@@ -154,7 +156,7 @@ def _examine_agent_only(
         away = seen[0].status == "fail"
         for agent, checks in checked.items():
             seen += checks
-            seen += await agent_checks_there(agent, places, cwd, live=live, away=away)
+            seen += await agent_checks_there(agent, places, cwd, url, live=live, away=away)
         return seen
 
     return asyncio.run(work())
@@ -169,10 +171,10 @@ async def _reached(
     from workers.admin.doctor.rights import rights_checks
 
     settings, places, here = fleet.settings(), fleet.directories(), installed(agent, project=cwd)
-    seen = await rights_checks(agent, places) if here else []
+    seen = await rights_checks(agent, places, connections.url if away else "") if here else []
     if live and away and here:  # the canary would only go to the spool
         text = f"{agent}: the canary was not sent, since the server is away"
-        return [*seen, Check(id=f"{agent}-live", status="unknown", what=text, fix="fleethook up", agent=agent)]
+        return [*seen, Check(id=f"{agent}-live", status="unknown", what=text, agent=agent, cause="server")]
     if live and here:
         verdict = await canary.expected(connections, fleet.keys(), settings, places, cwd, agent)
         for one in here:

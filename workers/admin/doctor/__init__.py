@@ -30,6 +30,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """The agent that it is about; empty if it is about none."""
     brief: str = ""
     """A few words on what is in order, for the line of its group."""
+    cause: str = ""
+    """The id of the failed check because of which this one could not be made; empty if it says something of its own."""
 
 
 _LABELS: Final = {"machine": "This machine", "bus": "Bus", "fleet": "Fleet"}

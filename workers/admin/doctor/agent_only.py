@@ -61,13 +61,15 @@ def _own_hooks(places: Directories) -> list[Check]:
     return [Check(id="hosts", status="warn", what=text, fix=fix)]
 
 
-async def agent_checks_there(agent: str, places: Directories, cwd: Path, *, live: bool, away: bool) -> list[Check]:
+async def agent_checks_there(
+    agent: str, places: Directories, cwd: Path, url: str, *, live: bool, away: bool
+) -> list[Check]:
     """Check the rights of an agent's hook commands at the fleet's server and, with `live`, send the canary through them."""
     here = installed(agent, project=cwd)
-    found = await rights_checks(agent, places) if here else []
+    found = await rights_checks(agent, places, url if away else "") if here else []
     if live and away and here:
         text = f"{agent}: the canary was not sent, since the fleet's server is away"
-        return [*found, Check(id=f"{agent}-live", status="unknown", what=text, fix=_FIX, agent=agent)]
+        return [*found, Check(id=f"{agent}-live", status="unknown", what=text, agent=agent, cause="server")]
     for one in here if live else ():
         found += canary.live_checks(one, places, None, cwd, elsewhere=True)
     return found

@@ -66,10 +66,11 @@ async def expected(
         return None
 
 
-def guard_check(verdict: Verdict | None) -> Check:
-    """Check whether any rule in force would deny a dangerous call."""
+def guard_check(verdict: Verdict | None, *, away: bool = False) -> Check:
+    """Check whether any rule in force would deny a dangerous call; `away` if the server cannot be reached."""
     if verdict is None:
-        return Check(id="guards", status="unknown", what="the hooks in force cannot be seen")
+        text, cause = "the hooks in force cannot be seen", "server" if away else ""
+        return Check(id="guards", status="unknown", what=text, cause=cause)
     if verdict.decision in {"deny", "ask"}:
         return Check(
             id="guards", status="ok", what=f"`{COMMAND}` would be answered with {verdict.decision}", brief="guarded"

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from bus.errors import ConfigError, FleethookError, Unreachable
 from bus.ids import reply_token
-from bus.shim.answer_file import AnswerFile, read_answer_file
+from bus.shim.answer_file import AnswerFile, RedisServer, read_answer_file, server_from_url
 from bus.system.directories import Directories
 from bus.wire.connections import START_HINT, Connections
 from workers.admin.agent_setup import SHIM_URL, url_of
 from workers.admin.doctor import INSTALL, Check
 
 
-async def rights_checks(agent: str, places: Directories) -> list[Check]:
-    """Check that the credentials of the agent's hook commands allow asking, and nothing else."""
+async def rights_checks(agent: str, places: Directories, away: str = "") -> list[Check]:
+    """Check that the credentials of the agent's hook commands allow asking, and nothing else.
+
+    `away` is the URL of a server that was found to be unreachable: that its hook commands do not reach it either is no
+    problem of its own.
+    """
     path, name = places.answer_file(agent), f"{agent}-rights"
     try:
         answers = read_answer_file(path)
@@ -22,6 +26,9 @@ async def rights_checks(agent: str, places: Directories) -> list[Check]:
     try:
         missing, wide = await _tried(connections, answers)
     except (Unreachable, FleethookError) as error:
+        if away and isinstance(error, Unreachable) and _is_at(answers.server, away):
+            text = f"{agent}: the rights of its hook commands cannot be seen"
+            return [Check(id=name, status="unknown", what=text, agent=agent, cause="server")]
         text = f"{agent}: its hook commands: {str(error).removesuffix(START_HINT)}"
         fix = f"`fleethook up`, then `{INSTALL} {agent}`"
         return [Check(id=name, status="fail", what=text, fix=fix, agent=agent)]
@@ -44,6 +51,15 @@ async def rights_checks(agent: str, places: Directories) -> list[Check]:
         return [Check(id=name, status="warn", what=text, fix=fix, agent=agent)]
     text = f"{agent}: its hook commands may ask and report, and nothing else"
     return [Check(id=name, status="ok", what=text, agent=agent)]
+
+
+def _is_at(server: RedisServer, url: str) -> bool:
+    """Whether the URL names this server, with whatever credentials."""
+    try:
+        other = server_from_url(url)
+    except FleethookError:
+        return False
+    return (server.kind, server.address, server.port) == (other.kind, other.address, other.port)
 
 
 async def _tried(connections: Connections, answers: AnswerFile) -> tuple[list[str], list[str]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from bus.config.settings import Settings
 from bus.errors import FleethookError, Unreachable
 from bus.hooksets.guarded import PUBLISH, missing_guard
@@ -31,7 +33,7 @@ async def server_checks(connections: Connections, rq: Connections, keys: Keys, s
         facts = await server_facts(connections)
     except (Unreachable, FleethookError) as error:
         away = [
-            Check(id=name, status="unknown", what=CANNOT_ASK)
+            Check(id=name, status="unknown", what=CANNOT_ASK, cause="server")
             for name in (
                 "appendonly",
                 "maxmemory-policy",
@@ -53,12 +55,16 @@ async def server_checks(connections: Connections, rq: Connections, keys: Keys, s
     found.append(await default_user_check(connections, keys))
     found.append(await append_only_user_check(connections))
     found.append(await _repairs_check(connections, keys))
-    for role in await read_roles(connections, rq, keys, settings):
+    roles = await read_roles(connections, rq, keys, settings)
+    complete = all(role.health == "ok" for role in roles)
+    for role in roles:
         state: State = {"ok": "ok", "missing": "fail", "off": "warn", "unknown": "unknown"}[role.health]  # type: ignore[assignment]  # all four are states
         text = f"{role.alive} alive" if role.alive else f"no {role.role} is alive"
         text = f"whether a {role.role} is alive cannot be seen" if role.health == "unknown" else text
         fix = "" if state == "ok" else f"`fleethook up`, or `fleethook worker {role.role}`; `fleethook logs` says more"
-        found.append(Check(id=role.role, status=state, what=text, fix=fix, brief=role.role))
+        found.append(Check(id=role.role, status=state, what=text, fix=fix, brief="" if complete else role.role))
+    if complete:
+        found[-1] = msgspec.structs.replace(found[-1], brief=f"all {len(roles)} worker types")
     found.append(await _set_check(connections, keys))
     return found
 
@@ -68,7 +74,7 @@ async def host_checks(connections: Connections, keys: Keys, host: str, places: D
     try:
         known = await known_hosts(connections, keys, (host, places))
     except Unreachable:
-        return [Check(id="hosts", status="unknown", what=CANNOT_ASK)]
+        return [Check(id="hosts", status="unknown", what=CANNOT_ASK, cause="server")]
     except FleethookError as error:
         return [Check(id="hosts", status="unknown", what=f"hosts with hooks of their own cannot be seen: {error}")]
     away = [one for one in known if not one.alive]
@@ -85,7 +91,7 @@ async def fleet_guard_check(connections: Connections, keys: Keys, settings: Sett
     try:
         missing = await missing_guard(connections, keys, places, shared=bool(settings.redis_url))
     except Unreachable:
-        return Check(id="fleet-guards", status="unknown", what=CANNOT_ASK)
+        return Check(id="fleet-guards", status="unknown", what=CANNOT_ASK, cause="server")
     except FleethookError as error:
         return Check(id="fleet-guards", status="unknown", what=f"whether the fleet has a guard cannot be seen: {error}")
     if missing:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from rich.cells import cell_len
+
 from workers.cli.common import Context
 from workers.cli.formatting import plain
 from workers.cli.output import Colour
@@ -45,8 +47,8 @@ def show_report(fleet: Context, checks: Sequence[Check], *, verbose: bool = Fals
     if verbose:
         fleet.data("\n".join(_verbose_lines(fleet, groups, labels)))
     else:
-        fleet.table(_COLUMNS, _group_rows(groups, labels))
-    findings = list(_finding_lines(fleet, groups, labels))
+        fleet.table(_COLUMNS, _group_rows(groups, labels, terminal_width()))
+    findings = list(_finding_lines(fleet, groups, labels, verbose=verbose))
     if findings:
         fleet.data("\n".join(findings))
     repairable = sum(bool(check.mend) for check in checks if check.status in {"warn", "fail"})
@@ -79,11 +81,25 @@ def _row(checks: Sequence[Check], label: str, width: int) -> list[Cell]:
     return [Cell(sign, colour), Cell(label), Cell(share, "bright_black")]
 
 
-def _group_rows(groups: Mapping[str, Sequence[Check]], labels: Mapping[str, str]) -> Iterator[list[Cell]]:
-    width = _digits(groups)
+def _group_rows(groups: Mapping[str, Sequence[Check]], labels: Mapping[str, str], width: int) -> Iterator[list[Cell]]:
+    digits = _digits(groups)
+    rows = {group: _row(checks, labels[group], digits) for group, checks in groups.items()}
+    before = zip(_COLUMNS, *rows.values(), strict=False)
+    room = width - sum(
+        GAP + max(len(column.name), *(cell_len(cell.text) for cell in cells)) for column, *cells in before
+    )
     for group, checks in groups.items():
-        brief = ", ".join(plain(check.brief) for check in checks if check.status == "ok" and check.brief)
-        yield [*_row(checks, labels[group], width), Cell(brief)]
+        briefs = [plain(check.brief) for check in checks if check.status == "ok" and check.brief]
+        yield [*rows[group], Cell(_listed(briefs, room))]
+
+
+def _listed(names: Sequence[str], room: int) -> str:
+    """As many of the names as fit into `room` cells, and how many more there are."""
+    for shown in range(len(names), 0, -1):
+        text = ", ".join(names[:shown]) + (f" and {len(names) - shown} more" if shown < len(names) else "")
+        if cell_len(text) <= room:
+            return text
+    return ", ".join(names)
 
 
 def _verbose_lines(fleet: Context, groups: Mapping[str, Sequence[Check]], labels: Mapping[str, str]) -> Iterator[str]:
@@ -104,32 +120,57 @@ def _verbose_lines(fleet: Context, groups: Mapping[str, Sequence[Check]], labels
                 yield from more
 
 
-def _finding_lines(fleet: Context, groups: Mapping[str, Sequence[Check]], labels: Mapping[str, str]) -> Iterator[str]:
-    """What did not pass, the worst last: what and where, then what to do; an empty line before each state."""
+def _finding_lines(
+    fleet: Context, groups: Mapping[str, Sequence[Check]], labels: Mapping[str, str], *, verbose: bool
+) -> Iterator[str]:
+    """What did not pass, the worst last: what and where, then what to do; an empty line before each state.
+
+    Checks that could not be made because another one failed follow below that one.
+    """
     label_width = max(map(len, labels.values()), default=0)
     indent, width = 1 + GAP + label_width + GAP, terminal_width()
     for state in _ORDER[1:]:
         sign, colour = SIGNS[state]
-        if any(check.status == state for checks in groups.values() for check in checks):
+        own = {
+            group: [check for check in checks if check.status == state and not check.cause]
+            for group, checks in groups.items()
+        }
+        if any(own.values()):
             yield ""
-        for group, checks in groups.items():
-            for text, fix in _merged(checks, state, labels[group]):
+        for group, checks in own.items():
+            for text, fix, names in _merged(checks, labels[group]):
                 first, *more = hanging(text, indent, width)
                 label = f"{labels[group]:<{label_width + GAP}}"
                 grey = state == "unknown"
                 yield fleet.style(sign, colour) + " " * GAP + label + (fleet.style(first, colour) if grey else first)
                 yield from (fleet.style(line, colour) if grey else line for line in more)
                 yield from _fix_lines(fleet, fix, indent, width)
+                if unseen := _unseen_because(names, groups, labels, verbose=verbose):
+                    shown = " " * indent + "\n".join(hanging(unseen, indent, width))
+                    yield from (fleet.style(line, "bright_black") for line in shown.splitlines())
 
 
-def _merged(checks: Sequence[Check], state: State, label: str) -> Iterator[tuple[str, str]]:
-    """The findings of one state as text and fix; checks that could not see for the same reason are one finding."""
+def _merged(checks: Sequence[Check], label: str) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Findings of one state as text, fix and ids; checks that could not see for the same reason are one finding."""
     found: dict[tuple[str, str], list[str]] = {}
     for check in checks:
-        if check.status == state:
-            found.setdefault((_text(check, label), home_as_tilde(plain(check.fix, _LONGEST))), []).append(check.id)
+        found.setdefault((_text(check, label), home_as_tilde(plain(check.fix, _LONGEST))), []).append(check.id)
     for (text, fix), names in found.items():
-        yield (f"{', '.join(names)}: {text}" if len(names) > 1 else text), fix
+        yield (f"{', '.join(names)}: {text}" if len(names) > 1 else text), fix, names
+
+
+def _unseen_because(
+    names: Sequence[str], groups: Mapping[str, Sequence[Check]], labels: Mapping[str, str], *, verbose: bool
+) -> str:
+    """Which checks could not be made because those with these ids failed; empty if there are none."""
+    unseen = {group: [check.id for check in checks if check.cause in names] for group, checks in groups.items()}
+    parts = [
+        f"{labels[group]}: {', '.join(ids)}" if verbose else f"{labels[group]} {len(ids)}"
+        for group, ids in unseen.items()
+        if ids
+    ]
+    text = "; ".join(parts) if verbose else f"{', '.join(parts)} (-v names them)"
+    return f"not checked because of it: {text}" if parts else ""
 
 
 def _text(check: Check, label: str) -> str:

@@ -221,6 +221,10 @@ async def test_the_rights_of_an_agents_hook_commands_are_tried(poor: Server) -> 
         (found,) = await rights_checks("claude", places)
         assert found.status == "fail"
         assert says in found.what
+    (hidden,) = await rights_checks("claude", places, away="unix://admin:x@/nowhere/s?db=3")
+    assert (hidden.status, hidden.cause) == ("unknown", "server"), "the server's own check says that already"
+    (other,) = await rights_checks("claude", places, away="unix:///elsewhere/s")
+    assert (other.status, other.cause) == ("fail", "")
 
 
 async def test_no_canary_flies_where_nothing_asks_before_a_tool(tmp_path: Path) -> None:

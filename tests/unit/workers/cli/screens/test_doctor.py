@@ -75,6 +75,35 @@ def test_no_line_is_longer_than_the_terminal_and_a_pipe_gets_whole_findings(
     assert f"!  Gemini CLI    {LONG}" in report(*CHECKS, width=columns.ENDLESS, verbose=verbose)
 
 
+AWAY = (
+    Check(id="server", status="fail", what="redis cannot be reached", fix="fleethook up"),
+    Check(id="memory", status="unknown", what="the server cannot be asked", cause="server"),
+    Check(id="evaluator", status="unknown", what="the server cannot be asked", cause="server"),
+    Check(id="hooks", status="unknown", what="the server cannot be asked", cause="server"),
+    Check(id="claude-rights", status="unknown", what="claude: rights", agent="claude", cause="server"),
+)
+
+
+def test_what_a_failed_check_hides_is_below_it_and_is_no_problem_of_its_own(report: Report) -> None:
+    assert report(*AWAY)[4:] == [
+        "",
+        "✗  Bus          redis cannot be reached",
+        "                → fleethook up",
+        "                not checked because of it: Bus 2, Fleet 1, Claude Code 1 (-v",
+        "                names them)",
+        "",
+        "1 problem, 4 not seen",
+    ]
+    text = "\n".join(report(*AWAY, verbose=True, width=170))
+    assert "not checked because of it: Bus: memory, evaluator; Fleet: hooks; Claude Code: claude-rights" in text
+
+
+def test_a_groups_line_says_how_many_more_are_in_order_and_cuts_no_name(report: Report) -> None:
+    many = [Check(id=f"c{number}", status="ok", what="well", brief=f"worker-{number}") for number in range(9)]
+    assert report(*many)[1] == "✓  This machine  9 of 9  worker-0, worker-1, worker-2, worker-3 and 5 more"
+    assert report(*many, width=columns.ENDLESS)[1].endswith("worker-7, worker-8")
+
+
 def test_colours_change_no_text(report: Report) -> None:
     coloured = "\n".join(report(*CHECKS, colour=True))
     assert "\x1b[31m✗\x1b[0m" in coloured
