@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import signal
+import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,11 @@ from workers.runtime.process import fast_loop
 # The same examples in every run, however busy the machine; `--hypothesis-profile=default` looks for new ones.
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.load_profile("same")
+
+# Without bytecode files each of the some thousand processes of a run compiles the whole program again, and each worker
+# rewrites the asserts of every test file: half of the run's time.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 _ON_BOTH_LOOPS = {
     "test_connections.py",
