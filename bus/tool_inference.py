@@ -29,7 +29,6 @@ from bus.tool_words import (
     NAME,
     ON_PATH,
     OPERATIONS,
-    PART,
     PATHS,
     READ_WORDS,
     SHELL_CELL,
@@ -46,6 +45,8 @@ from bus.tool_words import (
     TYPED_WORDS,
     WRAPPERS,
     WRITE_WORDS,
+    one_spelling,
+    texts_in,
 )
 
 
@@ -71,7 +72,11 @@ class _Call(NamedTuple):
 
 
 def infer(native: str, given: Mapping[str, Any]) -> Inferred:
-    """What a call of the unknown tool `native` amounts to."""
+    """What a call of the unknown tool `native` amounts to.
+
+    It is asked twice for each event: `canonical_input` fills the event's fields, and `acts_as` finds the hooks. An event keeps
+    no trace of the first answer, because it may come from another machine, a spool or a replay.
+    """
     if native in CANONICAL or not native:
         return _NOTHING
     call = _call(native, given)
@@ -99,11 +104,11 @@ def _call(native: str, given: Mapping[str, Any]) -> _Call:
     fields: dict[str, Any] = {}
     own: dict[str, str] = {}
     for name, value in given.items():
-        spelled = _spelled(name)
+        spelled = one_spelling(name)
         if isinstance(value, dict) and spelled in WRAPPERS:
             for inner, one in value.items():
                 if isinstance(inner, str):
-                    fields.setdefault(_spelled(inner), one)
+                    fields.setdefault(one_spelling(inner), one)
         else:
             fields[spelled] = value
             own[spelled] = name
@@ -131,7 +136,7 @@ def _program(native: str, call: _Call) -> Inferred | None:
 def _on_files(call: _Call) -> Inferred | None:
     """A call that deletes, moves or copies files, or changes their rights."""
     words, given = call.words, call.given
-    paths = _texts(given.get(_field(given, PATHS)))
+    paths = texts_in(given.get(_field(given, PATHS)))
     tree = not words.isdisjoint(TREE_WORDS) or bool(given.get("recursive"))
     if paths and (not words.isdisjoint(DELETE_WORDS) or (tree and not words.isdisjoint(EMPTYING_WORDS))):
         return _command(call, ["rm", *(["-r"] if tree else []), *paths], "delete", _field(given, PATHS))
@@ -223,7 +228,7 @@ def _statement(call: _Call) -> Inferred | None:
         return None
     if not sure and not call.words.isdisjoint(ASKING_WORDS):
         return None
-    text = ";\n".join(_texts(given[name]))
+    text = ";\n".join(texts_in(given[name]))
     cypher = "neo4j" in call.server or not call.words.isdisjoint(["cypher", "neo4j"])
     return _command(call, ["cypher-shell", text] if cypher else ["psql", "-c", text])
 
@@ -289,18 +294,6 @@ def _field(given: Mapping[str, Any], names: tuple[str, ...]) -> str:
         if name in given and isinstance(value := given[name], (str, list)) and value:
             return name
     return ""
-
-
-def _texts(value: object) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
-
-
-@lru_cache(4096)
-def _spelled(name: str) -> str:
-    """An argument's name in the one spelling: `filePath` and `file-path` are `file_path`."""
-    return "_".join(part.lower() for part in PART.findall(name))
 
 
 @lru_cache(4096)

@@ -1,9 +1,10 @@
-"""Words by which the names of unknown tools and of their arguments say what a call does."""
+"""Words by which the names of unknown tools and of their arguments say what a call does, in one spelling."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 COMMANDS: Final = (
@@ -339,4 +340,17 @@ ASKING_WORDS: Final = frozenset(
 """Words in the names of tools whose query is a question, and no statement."""
 
 
-PART: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+_PART: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+
+
+@lru_cache(4096)
+def one_spelling(name: str) -> str:
+    """An argument's name in the one spelling: `filePath` and `file-path` are `file_path`."""
+    return "_".join(part.lower() for part in _PART.findall(name))
+
+
+def texts_in(value: object) -> list[str]:
+    """An argument's texts: itself, or those of a list."""
+    if isinstance(value, str):
+        return [value]
+    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []

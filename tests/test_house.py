@@ -27,7 +27,7 @@ ORDER = {
     """,
     "bus": """
         testing > chain > client runners probe > hooksets forge requests > hookfiles installs sdk > agents host_requests > wire
-        > config > http tally > hooks secrets > matching pacing shim > system > errors outcomes > tools verdicts
+        > config > http tally > hooks secrets > matching pacing shim > system > errors outcomes > tool_arguments tools verdicts
         > events event_folder tool_inference tool_patches > ids launcher shell tool_names tool_programs tool_words
     """,
 }

@@ -11,7 +11,6 @@ from msgspec import Meta
 
 from bus.errors import OverBudget
 from bus.events import Event
-from bus.matching.arguments import command_of, paths_of, texts_of
 from bus.matching.command_facts import CommandFacts
 from bus.matching.command_match import CommandMatch
 from bus.matching.command_rules import command_matcher, finder_of, marks_of
@@ -20,6 +19,7 @@ from bus.matching.globs import PathMatcher, compile_path_globs
 from bus.matching.paths import Place, event_place, located
 from bus.matching.regexes import compile_alternatives
 from bus.shell import MAX_LENGTH, Command, Commands, as_read, commands, raw_names, without_quotes
+from bus.tool_arguments import command_of, paths_of, texts_of
 from bus.verdicts import Decision
 
 __all__ = ["CommandMatch", "Incident", "Match", "Rule", "check_rule", "judge", "marks"]
@@ -44,7 +44,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     """A decision and its conditions. Every given condition has to be met; without any, the hook's own matchers decide.
 
     The conditions read the event's `input.command`, `input.path` and `input.paths` (for an MCP tool the fields that mean
-    the same: `bus.matching.arguments`). A rule whose condition reads a field that the event does not have does not match.
+    the same: `bus.tool_arguments`). A rule whose condition reads a field that the event does not have does not match.
     """
 
     decision: Annotated[

@@ -17,11 +17,11 @@ from bus.events import Event
 from bus.hooksets.guards import DEFAULT_PACKS, load_pack
 from bus.hooksets.guards.corpus import CorpusLine, read_corpus
 from bus.hooksets.in_force import HookSet, Layered
-from bus.matching.arguments import command_of
 from bus.matching.disk import full_disk
 from bus.matching.rules import check_rule, judge
 from bus.shell import commands
 from bus.shell.parsing import syntax_tree
+from bus.tool_arguments import command_of
 from workers.bench.rounds import Figure, Sizes, figure
 
 _CORPORA: Final = Path(__file__).parents[2] / "tests" / "corpora"

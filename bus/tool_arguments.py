@@ -1,0 +1,110 @@
+"""The command line, the paths and the texts among the arguments of a tool call, for the conditions of rules.
+
+A known tool has them in the canonical fields. MCP tools may give their arguments any name, so the usual names count too.
+Which canonical tool such a call amounts to is decided in `tool_inference.py`, from the same spelling of the names.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from bus.events import Event
+from bus.tool_words import one_spelling, texts_in
+
+_COMMANDS: Final = ("command", "cmd", "script", "commands", "command_line", "shell_command", "shell", "line")
+_PATHS: Final = frozenset(
+    {
+        "path",
+        "paths",
+        "file_path",
+        "filepath",
+        "file",
+        "files",
+        "filename",
+        "file_name",
+        "uri",
+        "source",
+        "src",
+        "destination",
+        "dest",
+        "dst",
+        "target",
+        "target_file",
+        "old_path",
+        "new_path",
+        "from",
+        "to",
+        "directory",
+        "dir",
+        "folder",
+        "relative_path",
+        "absolute_path",
+        "output",
+        "output_path",
+    }
+)
+
+_POWERSHELLS: Final = re.compile(r"(?i)(?<![a-z])(?:powershell|pwsh)(?![a-z])")
+"""In the names of tools whose command is PowerShell: Claude Code's and Copilot CLI's on Windows, MCP servers' tools."""
+
+
+def command_of(event: Event) -> str | None:
+    """The command line of a tool call; None if it has none."""
+    text = event.input.get("command")
+    if _names_powershell(event.native_tool or event.tool):
+        code = next(
+            (value for name in ("command", *_COMMANDS, "code") if isinstance(value := event.input.get(name), str)), ""
+        )
+        if code and not _POWERSHELLS.match(code):
+            return shlex.join(("powershell", "-Command", code))  # PowerShell is not read as a shell line
+    if isinstance(text, str):
+        return text
+    if not event.tool.startswith("mcp__"):
+        return None
+    given = {one_spelling(name): value for name, value in event.input.items()}
+    for name in _COMMANDS:
+        value = given.get(name)
+        rest = given.get("args", given.get("arguments"))
+        words = [word for word in rest if isinstance(word, str)] if isinstance(rest, list) else []
+        if isinstance(value, str) and value:
+            return " ".join((value, shlex.join(words))) if words else value
+        if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
+            return "\n".join(value) if name == "commands" else shlex.join(value)
+    return None
+
+
+@lru_cache(4096)
+def _names_powershell(tool: str) -> bool:
+    return _POWERSHELLS.search(tool.rpartition("__")[2]) is not None
+
+
+def paths_of(event: Event) -> list[str]:
+    """The paths of a tool call."""
+    if event.tool.startswith("mcp__"):
+        candidates = [value for name, value in event.input.items() if one_spelling(name) in _PATHS]
+        return [_local(path) for value in candidates for path in texts_in(value) if path]
+    path, paths = event.input.get("path"), event.input.get("paths")
+    named = (path, *(paths if isinstance(paths, list) else ()))
+    return [name for name in named if isinstance(name, str) and name]
+
+
+def texts_of(event: Event) -> Iterable[str]:
+    """Every text in the arguments except the paths: what the call writes, replaces and removes, edit by edit."""
+    return _carried([value for name, value in event.input.items() if one_spelling(name) not in _PATHS])
+
+
+def _carried(value: object) -> Iterable[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _carried(item)
+
+
+def _local(path: str) -> str:
+    return unquote(urlsplit(path).path) if path.startswith("file://") else path
