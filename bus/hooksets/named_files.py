@@ -1,9 +1,16 @@
-"""The files that a hook's command names, as far as its text shows; their content is part of what the hook does."""
+"""The files that a hook's command names or runs, as far as its text shows; their content is part of what the hook does.
+
+They are the words of the command that could be files, what the shell reader sees it run (`hookfiles/programs.py`), and what
+these scripts load from the project (`hookfiles/script_loads.py`). A name may also be a pattern (`hooks/*.sh`) or, with a
+slash at its end, a folder of which every file counts: `matched_files` says which files these are now.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import glob
 import itertools
+import logging
 import os
 import re
 import shlex
@@ -15,9 +22,18 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:  # importing it loads the shell parser (100 ms), which reading settings does not need
     from bus.hooks import Hook
 
+log = logging.getLogger("fleethook.hooks")
+
+MOST_FILES: Final = 500
+"""Files of a pattern or a folder that are pinned, and scripts of a hook that are read for what they load."""
+MOST_BYTES: Final = 32 * 1024 * 1024
+"""Bytes of a pattern's or a folder's files together."""
+_CACHES: Final = frozenset({"__pycache__", ".git", "node_modules", ".mypy_cache", ".ruff_cache", ".pytest_cache"})
+
 _WORD: Final = re.compile(r"[^\s;|&()<>`'\"=]+")
 _LEADING_VARIABLE: Final = re.compile(r"(?:\$(?:\w+|\{\w+[^}]*\}))?/")
 _OUTPUT: Final = re.compile(r"\d?>{1,2}\|?\s*(?![&\s])[^\s;|&()<>'\"`]+")
+_PATH: Final = re.compile(r"""(?<![\w])PATH=(?:"([^"]*)"|'([^']*)'|([^\s;&|]*))""")
 _WORD_LIMIT: Final = 10_000
 _PACKAGE: Final = ("package.json",)
 _MAKE: Final = ("GNUmakefile", "makefile", "Makefile")
@@ -47,9 +63,73 @@ def named_files(hook: Hook, folder: str) -> Iterator[str]:
         plain for word in _words_of(hook) for plain in dict.fromkeys((word, _LEADING_VARIABLE.sub("", word, count=1)))
     ]
     bases = dict.fromkeys((folder, os.path.join(folder, hook.working_dir), root))
-    for full in _from(words, (*bases, *filter(os.path.isdir, _from(words, bases)))):
-        if any(lies_in(full, folder) for folder in inside):
-            yield full
+    named = [*_from(words, (*bases, *filter(os.path.isdir, _from(words, bases)))), *_run_by(hook, bases, folder)]
+    own = [full for full in dict.fromkeys(named) if any(lies_in(full, folder) for folder in inside)]
+    yield from own
+    from bus.hookfiles.script_loads import closure  # with the shell reader, which reading settings does not need
+
+    scripts = [name for full in own for name in matched_files(full) or [full] if os.path.exists(name)]
+    loaded, whole = closure(scripts, folder, MOST_FILES)
+    if not whole:
+        log.warning(
+            "%s: hook %r runs more than %d scripts; what the rest of them loads is not pinned",
+            hook.origin,
+            hook.id,
+            MOST_FILES,
+        )
+    yield from itertools.filterfalse(set(own).__contains__, loaded)
+
+
+def matched_files(name: str) -> list[str]:
+    """The files that a name, a pattern or a folder (with a slash at its end) means now, sorted; empty if there is none.
+
+    At most one more than MOST_FILES.
+    """
+    most = MOST_FILES + 1
+    if name.endswith("/"):
+        found = itertools.islice(_below(name.rstrip("/")), most)
+    elif glob.has_magic(name) and not os.path.lexists(name):
+        found = itertools.islice(filter(os.path.isfile, glob.iglob(name)), most)
+    else:
+        return [name] if os.path.isfile(name) else []
+    return sorted(found)
+
+
+def is_many(name: str) -> bool:
+    """Whether a name may mean several files."""
+    return name.endswith("/") or (glob.has_magic(name) and not os.path.lexists(name))
+
+
+def _below(folder: str) -> Iterator[str]:
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(one for one in folders if one not in _CACHES)
+        yield from (os.path.join(place, name) for name in sorted(files))
+
+
+def _run_by(hook: Hook, bases: Iterable[str], root: str) -> Iterator[str]:
+    """What the shell reader sees a hook's command run: paths, patterns, folders, and programs on a PATH in the project."""
+    from bus.hookfiles.programs import run_files
+
+    places = [place for base in bases for place in _path_entries(hook, base)]
+    for run in run_files(hook.command, hook.args):
+        if run.how == "name":
+            yield from (os.path.normpath(os.path.join(place, run.word)) for place in places)
+            continue
+        if not run.word.strip("\0\1"):
+            continue
+        for base in bases:
+            path = run.path(base, root)
+            yield f"{path}/" if run.how == "folder" else path
+
+
+def _path_entries(hook: Hook, base: str) -> Iterator[str]:
+    """The folders in which a program is looked up: of the worker's PATH, the hook's `env`, and the command's own text."""
+    own = [match[1] or match[2] or match[3] for match in _PATH.finditer(hook.command)]
+    for text in (os.environ.get("PATH", ""), hook.env.get("PATH", ""), *own):
+        for entry in filter(None, text.split(":")):
+            plain = _LEADING_VARIABLE.sub("", entry.strip("\"'"), count=1) if entry.startswith("$") else entry
+            if "$" not in plain and plain:
+                yield os.path.join(base, os.path.expanduser(plain.strip("\"'")))
 
 
 def files_from(hook: Hook, directory: str) -> Iterator[str]:
@@ -57,6 +137,9 @@ def files_from(hook: Hook, directory: str) -> Iterator[str]:
     words = [word for word in _words_of(hook) if not os.path.isabs(word)]
     folders = [name for name in _from(words, (directory,)) if os.path.isdir(name)]
     yield from filter(os.path.isfile, _from(words, (directory, *folders)))
+    for name in _run_by(hook, (directory,), directory):
+        if lies_in(name, directory):
+            yield from matched_files(name)
 
 
 def _words_of(hook: Hook) -> list[str]:

@@ -1,9 +1,9 @@
 """Which project files the user trusts. Their hooks are code that comes with a cloned repository.
 
-The user trusts a content, not a path: the hook file without its comments and `tests:`, every file that it imports, and
-every file in the folder (or beside an imported file) that a command names. Changed content has to be trusted again. Other
-files that a command uses (a script that another script runs, a module, a file named by a variable's value) are not checked:
-to trust a folder is to trust all who can change it.
+The user trusts a content, not a path: the hook file without its comments and `tests:`, every file that it imports, every
+file in the folder (or beside an imported file) that a command names or runs, and what these scripts load by their own text.
+Changed content has to be trusted again. Files whose names are worked out while a script runs, and installed packages, are not
+checked: to trust a folder is to trust all who can change it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import msgspec
 
 from bus.config.documents import Source, Stamp, loads, read_file, stamp
 from bus.errors import ConfigError
-from bus.hooksets.named_files import lies_in, named_files
+from bus.hooksets.named_files import lies_in, matched_files, named_files
 from bus.system.directories import config_file, make_private
 from bus.system.locks import write_private
 
@@ -177,7 +177,7 @@ def covered_files(path: Path) -> list[str]:
     """
     found = _found_in(path)
     folder = os.path.realpath(path.parent)
-    files = {*found.read, *filter(os.path.isfile, found.named)}
+    files = {*found.read, *(file for name in found.named for file in matched_files(name))}
     return sorted(os.path.relpath(name, folder) if lies_in(name, folder) else name for name in files)
 
 
@@ -218,7 +218,9 @@ def _found_in(path: Path) -> _Found:
     read = tuple(os.path.realpath(source.path) for source in file.sources if not os.path.isdir(source.path))
     if len(_known) >= _MOST_KNOWN:
         _known.clear()
-    found = _known[name] = _Found(tuple(named), read, (before, *file.sources))
+    # What a script loads is read from its text, so a changed script is read again.
+    scripts = tuple(Source(name, stamp(Path(name))) for name in named if os.path.exists(name))
+    found = _known[name] = _Found(tuple(named), read, (before, *file.sources, *scripts))
     return found
 
 

@@ -40,6 +40,8 @@ class Command(NamedTuple):
     """It opens a shell, a REPL or a client that reads what is typed: nothing else is its standard input."""
     stdin: str | None = None
     """What it reads from a pipe, heredoc or here-string, where that can be told."""
+    path: str = ""
+    """Its first word as it is written, where that is not just the name in small letters: `./Check.sh`."""
 
     @property
     def line(self) -> str:
@@ -214,6 +216,8 @@ def printed(program: str, words: tuple[str, ...], stdin: Output) -> str | None:
         return words[-1]
     if program in ("realpath", "readlink"):
         words = tuple(word for word in words if not word.startswith("-"))
+    if program == "dirname" and len(words) == 1 and "/" not in words[0] and not is_hidden(words[0]):
+        return "."
     if program in ("dirname", "realpath", "readlink") and len(words) == 1:
         return (
             (words[0].rstrip("/").rpartition("/")[0] or "/") if program == "dirname" and "/" in words[0] else words[0]

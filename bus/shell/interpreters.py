@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from bus.shell.inner import Arg, Inner, Unwrap, names, read_options, script_of
 from bus.shell.python_code import python_calls
@@ -59,6 +59,42 @@ _EMPTIED: Final = re.compile(
     r"""(?<!as )\bopen\(\s*['"]([^'"\n]+)['"]\s*,\s*(?:mode=)?['"]wb?['"]\s*\)\s*(?:\.close\(\)|\.truncate\(|;|$)"""
 )
 """Of Python, a file that is opened for writing only to be closed."""
+
+
+class ScriptFiles(NamedTuple):
+    """The files that an interpreter or a shell reads code from."""
+
+    script: str = ""
+    """The script, or a folder with one; empty without."""
+    module: str = ""
+    """The module of `python -m`."""
+    loaded: tuple[str, ...] = ()
+    """What it loads first: `node --require ./a.js`."""
+
+
+_SHELL_VALUES: Final = names("-o -O --rcfile --init-file")
+_LOADS: Final = names("-r --require --import --loader")
+_RUN_VERBS: Final = names("run test exec x")
+
+
+def script_files(program: str, words: Sequence[str]) -> ScriptFiles | None:
+    """The files that an interpreter or a shell of this name reads code from; None for another program."""
+    match = _INTERPRETER.fullmatch(program)
+    if match is None and program not in SHELLS:
+        return None
+    language = match[1] if match else "sh"
+    if language in ("deno", "bun") and words[:1] and words[0] in _RUN_VERBS:
+        words = words[1:]
+    values = _VALUES.get(language, frozenset()) if match else _SHELL_VALUES
+    options = read_options(list(map(Arg, words)), values)
+    loaded = tuple(value.text for name, value in options.items if name in _LOADS and language not in _PYTHONS and match)
+    module = options.value("-m") if language in _PYTHONS else None
+    code = any(f"-{letter}" == name for letter in (_CODE[language] if match else "cs") for name, _ in options.items)
+    if module is not None or code or options.has(*_LONG):
+        return ScriptFiles("", "" if module is None or code else module.text, loaded)
+    file = options.value("-f") if language == "php" else None
+    script = file.text if file is not None else words[options.end] if options.end < len(words) else ""
+    return ScriptFiles("" if script in _STDIN else script, "", loaded)
 
 
 @lru_cache(maxsize=1024)

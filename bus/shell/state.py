@@ -37,6 +37,8 @@ class _Program(NamedTuple):
     """What it prints may be known."""
     changes: bool
     """It may change what the shell knows, or write files that later commands run."""
+    path: str
+    """The word itself, where it is more than the name (`Command.path`)."""
 
 
 @lru_cache(maxsize=1024)
@@ -49,6 +51,7 @@ def _program(word: str) -> _Program:
         may_prompt(name),
         name in PRINTING,
         name in STATEFUL or may_write(name),
+        "" if word == name else word,
     )
 
 
@@ -63,10 +66,11 @@ def single_command(words: list[str]) -> tuple[Command, list[Inner]]:
     known = _program(words[0])
     rest = tuple(words[1:])
     if not (known.runs_others or known.prompts):
-        return Command(known.name, rest), []
+        return Command(known.name, rest, path=known.path), []
     argv = list(map(Arg, words))
     inner = _inner_of(known.name, argv, NOTHING) if known.runs_others else []
-    return Command(known.name, rest, prompt=known.prompts and opens_prompt(known.name, argv[1:])), inner
+    prompt = known.prompts and opens_prompt(known.name, argv[1:])
+    return Command(known.name, rest, prompt=prompt, path=known.path), inner
 
 
 class Shell(ABC):
@@ -151,7 +155,7 @@ class Shell(ABC):
             return Output(None, programs)
         name, rest = known.name, tuple(words[1:])
         prompt = known.prompts and stdin == NOTHING and opens_prompt(name, argv[1:] if argv else ())
-        about = Command(name, rest, (), (), programs, (), self.directory, self.scripts, False, prompt, text)
+        about = Command(name, rest, (), (), programs, (), self.directory, self.scripts, False, prompt, text, known.path)
         found.items.append(about)
         return Output(printed(name, rest, stdin) if known.prints else None, (*programs, name))
 
@@ -195,7 +199,8 @@ class Shell(ABC):
             inner = _inner_of(program, argv, call.stdin) if known.runs_others else []
         place = len(found.items)
         prompt = known.prompts and opens_prompt(program, args) and not call.reads
-        about = Command(program, words, *call[1:], (), self.directory, self.scripts, False, prompt, call.stdin.text)
+        stdin, path = call.stdin.text, known.path
+        about = Command(program, words, *call[1:], (), self.directory, self.scripts, False, prompt, stdin, path)
         found.items.append(about)
         text = printed(program, words, call.stdin) if known.prints else None
         for name, value in call.assignments:

@@ -180,6 +180,108 @@ def test_a_script_is_pinned_that_a_program_finds_by_itself(project: Project, com
         check_pins(hook, str(project.folder))
 
 
+PINNED = [
+    ("python3 tool", {"tool/__main__.py": "pass"}, "tool/__main__.py"),
+    ("python3 tool", {"tool/__main__.py": "import helper", "tool/helper.py": ""}, "tool/helper.py"),
+    ("node tool", {"tool/index.js": ""}, "tool/index.js"),
+    ("node tool", {"tool/package.json": '{"main": "lib/m"}', "tool/lib/m.js": ""}, "tool/lib/m.js"),
+    ('for f in ./hooks/*.sh; do sh "$f"; done', {"hooks/a.sh": ""}, "hooks/a.sh"),
+    ('for f in ./hooks/*.sh; do sh "$f"; done', {"hooks/a.sh": ""}, "hooks/new.sh"),
+    ("./hooks/*.sh", {"hooks/a.sh": ""}, "hooks/a.sh"),
+    ("cat hooks/*.sh | sh", {"hooks/a.sh": ""}, "hooks/new.sh"),
+    ("find hooks -name '*.sh' -exec sh {} \\;", {"hooks/deep/a.sh": ""}, "hooks/deep/a.sh"),
+    ("find hooks -name '*.sh' | xargs -n1 sh", {"hooks/a.sh": ""}, "hooks/new/b.sh"),
+    ("run-parts hooks", {"hooks/a": ""}, "hooks/a"),
+    ("run-parts --regex=. ./hooks", {"hooks/a": ""}, "hooks/b"),
+    ("PATH=$PWD/bin:$PATH guard --x", {"bin/guard": ""}, "bin/guard"),
+    ("export PATH=./bin:/usr/bin; guard", {"bin/guard": ""}, "bin/guard"),
+    ("PATH=bin:$PATH ls", {"bin/guard": ""}, "bin/ls"),
+    ("cd tool && timeout 5 bash -c 'exec ./run'", {"tool/run": ""}, "tool/run"),
+    ("./a.sh", {"a.sh": "#!/bin/sh\nsource ./lib.sh\n", "lib.sh": ""}, "lib.sh"),
+    ("hooks/a.sh", {"hooks/a.sh": '. "$(dirname "$0")/lib.sh"\n', "hooks/lib.sh": ""}, "hooks/lib.sh"),
+    (
+        "bash hooks/a",
+        {"hooks/a": '#!/usr/bin/env bash\nD="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"\nsource "$D/lib.sh"\n'},
+        "hooks/lib.sh",
+    ),
+    ("sh a.sh", {"a.sh": ". ./b.sh", "b.sh": ". ./c.sh", "c.sh": ""}, "c.sh"),
+    ("sh a.sh", {"a.sh": "if true; then python3 tools/x.py; fi", "tools/x.py": ""}, "tools/x.py"),
+    (
+        "python3 hooks/a.py",
+        {"hooks/a.py": "from lib.rules import deny", "hooks/lib/rules.py": ""},
+        "hooks/lib/rules.py",
+    ),
+    ("python3 hooks/a.py", {"hooks/a.py": "import json"}, "hooks/json.py"),
+    (
+        "python3 hooks/a.py",
+        {"hooks/a.py": "import sys\nsys.path.insert(0, 'lib')\nimport x", "hooks/lib/x.py": ""},
+        "hooks/lib/x.py",
+    ),
+    (
+        "python3 hooks/a.py",
+        {"hooks/a.py": "import subprocess\nsubprocess.run(['sh', './hooks/b.sh'])", "hooks/b.sh": ""},
+        "hooks/b.sh",
+    ),
+    ("node hooks/a.js", {"hooks/a.js": "const x = require('./lib/x')", "hooks/lib/x.js": ""}, "hooks/lib/x.js"),
+    ("node hooks/a.mjs", {"hooks/a.mjs": "import {x} from './x.mjs'", "hooks/x.mjs": ""}, "hooks/x.mjs"),
+    ("node --require ./hooks/pre.js a.js", {"a.js": "", "hooks/pre.js": ""}, "hooks/pre.js"),
+    ("ruby a.rb", {"a.rb": "require_relative 'lib/x'", "lib/x.rb": ""}, "lib/x.rb"),
+    ("php a.php", {"a.php": "<?php include __DIR__ . '/x.php';", "x.php": ""}, "x.php"),
+]
+
+
+@pytest.mark.parametrize(("command", "files", "changed"), PINNED)
+def test_what_a_hook_runs_and_loads_is_pinned(
+    project: Project, command: str, files: dict[str, str], changed: str
+) -> None:
+    """Folders, patterns, PATH, and what a script loads itself: changed or new code of the project does not run (B2)."""
+    for name, text in {**files, "other/unrelated.sh": "one", "README.md": "one"}.items():
+        file = project.folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    project.file.write_text(json.dumps({"hooks": [{"id": "check", "on": "tool:pre_execute", "command": command}]}))
+    project.accept()
+    (hook,) = project.now().file.hooks
+    check_pins(hook, str(project.folder))
+    (project.folder / "other/unrelated.sh").write_text("two")
+    (project.folder / "README.md").write_text("two")
+    check_pins(hook, str(project.folder))
+    assert project.now().rejected == ()
+    (project.folder / changed).parent.mkdir(parents=True, exist_ok=True)
+    (project.folder / changed).write_text("changed")
+    with pytest.raises(ScriptChanged, match=r"(changed|is new) since hook 'check'"):
+        check_pins(hook, str(project.folder))
+    assert len(project.now().rejected) == 1
+    project.accept()
+    check_pins(project.now().file.hooks[0], str(project.folder))
+
+
+def test_a_folder_with_too_many_files_is_not_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be pinned is said, and is not run."""
+    monkeypatch.setattr("bus.hooksets.named_files.MOST_FILES", 3)
+    monkeypatch.setattr("bus.hooksets.pins.MOST_FILES", 3)
+    for number in range(5):
+        (project.script.parent / f"{number}.sh").write_text("")
+    project.file.write_text(
+        json.dumps({"hooks": [{"id": "check", "on": "tool:pre_execute", "command": "run-parts scripts"}]})
+    )
+    project.accept()
+    with pytest.raises(ScriptChanged, match=r"too many to be pinned.*name the scripts that it runs"):
+        check_pins(project.now().file.hooks[0], str(project.folder))
+
+
+async def test_what_a_script_writes_itself_keeps_it_from_nothing(project: Project) -> None:
+    """Its log and Python's caches are no code that it loads."""
+    (project.folder / "scripts" / "helper.py").write_text("X = 2\n")
+    script = "import sys\nfrom helper import X\nopen('scripts/log.txt', 'a').write('x')\nsys.exit(X)\n"
+    (project.folder / "scripts" / "check.py").write_text(script)
+    project.file.write_text("hooks: [{id: check, on: tool:pre_execute, command: python3 scripts/check.py}]\n")
+    project.accept()
+    for _ in range(2):
+        assert await run(project) == ("deny", "")
+    assert (project.folder / "scripts" / "log.txt").read_text() == "xx"
+
+
 async def test_a_script_that_appears_later_is_not_run(project: Project) -> None:
     """What was not there when the hook was trusted was not trusted."""
     text = project.script.read_text()
