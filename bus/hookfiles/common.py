@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
-from collections.abc import Collection, Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Collection, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -25,14 +22,6 @@ _ENV: Final = re.compile(ENV_PATTERN)
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _ID_LENGTH: Final = 52
 """Most characters of a derived id, without the suffix that makes it unique."""
-
-_SHELL: Final = re.compile(r"(?:ba|da|z|k)?sh")
-_INTERPRETER: Final = re.compile(r"python[0-9.]*|node|deno|bun|ruby|perl|php")
-_OPERATOR: Final = re.compile(r"[;&|()<>]+")
-_ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-_PLAIN_COMMAND: Final = re.compile(r"[A-Za-z0-9_@%+:,./ -]+(?=\Z|[;&|<>])")
-"""Words without an assignment, a quote or an escape, up to the first operator."""
-_HOME: Final = re.compile(r"(?:~|\$HOME|\$\{HOME\})/")
 
 _VARIABLE: Final = re.compile(r"(?<!\\)\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 _SET: Final = re.compile(
@@ -158,27 +147,15 @@ class Reading:
         return False
 
     def script(self, path: PathParts, command: str, base: str = "") -> None:
-        """Warn if a command begins with a script that does not exist; `base` is the directory in which it runs, empty if
-        unknown."""
-        missing = missing_script(command, base)
-        if missing:
-            self.warn(path, missing[0], hint=missing[1])
+        """Warn about scripts of a command that do not exist or cannot be started; `base` is the directory in which it runs,
+        empty if unknown."""
+        if "/" not in command and "." not in command:
+            return
+        from bus.hookfiles.programs import problems  # the shell reader, which most files of this kind do not need
 
-
-def missing_script(command: str, base: str = "") -> tuple[str, str] | None:
-    """The problem of the script that a command begins with, and the fix; None without a problem, or if it cannot be checked."""
-    if "/" not in command:
-        return None
-    named, direct = script_of(list(leading_words(command)))
-    full = _HOME.sub(lambda _: os.path.expanduser("~") + "/", named, count=1)
-    if "/" not in full or re.search(r"[$`*?\[\x00]", full) or (not os.path.isabs(full) and not base):
-        return None
-    full = os.path.join(base, full)
-    if not os.path.isfile(full):
-        return f"the command names {named}, which is not there", "create the script, or correct the path"
-    if direct and not os.access(full, os.X_OK):
-        return f"the command runs {named}, which is not executable", f"chmod +x {named}"
-    return None
+        for problem in problems(command, base=base, root=base):
+            if problem.of_file:
+                self.warn(path, problem.message, hint=problem.hint)
 
 
 def foreign_variables(command: str, prefix: str) -> tuple[str, ...]:
@@ -193,52 +170,6 @@ def foreign_variables(command: str, prefix: str) -> tuple[str, ...]:
         for name in names
         if name not in own and name not in _OF_THE_SHELL and not name.startswith((prefix, *_PREFIXES))
     )
-
-
-def script_of(words: list[str]) -> tuple[str, bool]:
-    """The file that a simple command runs: a program, or the script of an interpreter; and whether it is the program."""
-    program = words[0] if words else ""
-    shell = _SHELL.fullmatch(os.path.basename(program)) is not None
-    if not shell and not _INTERPRETER.fullmatch(os.path.basename(program)):
-        return program, True
-    for word in words[1:]:
-        if not word.startswith("-"):
-            return word, False
-        if not shell or "c" in word:  # `-c` and the like: the next word is not a script
-            break
-    return "", False
-
-
-def inner_command(words: list[str]) -> str | None:
-    """The text that `sh -c` and the like run; None for another command."""
-    if words and _SHELL.fullmatch(os.path.basename(words[0])):
-        for option, text in pairwise(words[1:]):
-            if not option.startswith("-"):
-                return None
-            if "c" in option and not option.startswith("--"):
-                return text
-    return None
-
-
-def leading_words(command: str) -> Iterator[str]:
-    """The words of the first simple command, without leading assignments; empty if a shell cannot read it."""
-    plain = _PLAIN_COMMAND.match(command)
-    if plain is not None:  # the quick way for most commands, at a hundredth of the cost
-        yield from plain[0].split()
-        return
-    lexer = shlex.shlex(command.strip(), posix=True, punctuation_chars=True)
-    lexer.whitespace_split, lexer.commenters = True, ""
-    begun = False
-    try:
-        for word in lexer:
-            if _OPERATOR.fullmatch(word):
-                return
-            if not begun and _ASSIGNMENT.match(word):
-                continue
-            begun = True
-            yield word
-    except ValueError:  # an open quote
-        return
 
 
 def own_flag(own: dict[str, Any], name: str) -> bool | None:

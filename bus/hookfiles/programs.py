@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 from bus.shell import UNKNOWN, UNSET, Command, commands
 from bus.shell.commands import PRINTING
+from bus.shell.inner import names
 from bus.shell.interpreters import script_files
 from bus.shell.script_runners import SHELLS
 from bus.shell.words import PROJECT
@@ -32,16 +34,20 @@ BUILTIN: Final = re.compile(
     r"shopt|source|test|then|time|times|trap|true|type|typeset|ulimit|umask|unalias|unset|until|wait|while"
 )
 _FUNCTION: Final = re.compile(r"([\w-]+)\s*\(\s*\)|\bfunction\s+([\w-]+)")
-_SAME_PATH: Final = SHELLS | frozenset(
-    "env nice ionice timeout gtimeout exec eval nohup setsid time command builtin stdbuf sudo doas xargs flock cd".split()
+_SAME_PATH: Final = SHELLS | names(
+    "env nice ionice timeout gtimeout exec eval nohup setsid time command builtin stdbuf sudo doas xargs flock cd"
 )
 """Wrappers below which a bare name is looked up on the same PATH."""
-_ELSEWHERE: Final = frozenset(
+_ELSEWHERE: Final = names(
     "ssh docker podman nerdctl kubectl oc crictl k docker-compose podman-compose chroot nsenter wsl vagrant lxc incus"
     " machinectl systemd-nspawn pssh parallel-ssh pdsh clush dsh mosh autossh fab ansible aws az heroku fly flyctl"
-    " toolbox distrobox distrobox-enter git trap at batch crontab".split()
+    " toolbox distrobox distrobox-enter git trap at batch crontab"
 )
 """What these run is run on another machine, in another root or at another time."""
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_@%+:,.~-]+")
+_SHEBANG: Final = re.compile(rb"#![ \t]*([^ \t\n]+)(?:[ \t]+(?:-S[ \t]+)?([^ \t\n]+))?")
+_ENDS: Final = ("", ".js", ".cjs", ".mjs", ".ts", ".json")
+"""What node adds to the name of a script."""
 _MODULE_FILES: Final = ("{}.py", "{}/__main__.py", "{}/__init__.py")
 
 
@@ -173,3 +179,80 @@ def _changes_nothing(item: Command) -> bool:
         return "rev-parse" in item.words
     plain = item.program in PRINTING or BUILTIN.fullmatch(item.program) is not None or item.program in ("sleep", "date")
     return plain or "/" in item.path
+
+
+class Problem(NamedTuple):
+    """Why a command is likely to fail: the message, the fix, and whether a file of it is the reason (else a program)."""
+
+    message: str
+    hint: str
+    of_file: bool
+
+
+def problems(command: str, args: Sequence[str] = (), *, base: str, root: str, path: str = "") -> Iterator[Problem]:
+    """Scripts and programs of a command that are missing, or that cannot be started.
+
+    It starts in `base`, in the project `root`; both are empty if that is not known, and then relative paths are not checked.
+    `path` is the PATH that the hook sets.
+    """
+    for run in run_files(command, args):
+        if not run.certain or not run.known or run.how == "load":
+            continue
+        if run.how == "name":
+            unknown = "PATH=" not in command and _PLAIN_NAME.fullmatch(run.word) and not BUILTIN.fullmatch(run.word)
+            if unknown and shutil.which(run.word, path=path or None) is None:
+                yield Problem(
+                    f"the program {run.word} is not found on PATH", "install it, or name it by its path", of_file=False
+                )
+            continue
+        full = run.path(base, root)
+        if os.path.isabs(full) and not any(sign in full for sign in "*?[") and (root or not run.shown.startswith("$")):
+            yield from _file_problems(run, full)
+
+
+def _file_problems(run: RunFile, full: str) -> Iterator[Problem]:
+    if not os.path.exists(full):
+        looked_up = run.how == "script" and (
+            any(os.path.exists(full + end) for end in _ENDS) or ("/" not in run.word and shutil.which(run.word))
+        )
+        if not looked_up:
+            message = f"the command names {run.shown}, which is not there"
+            yield Problem(message, "create the script, or correct the path", of_file=True)
+    elif run.how == "program":
+        if not os.path.isfile(full) or not os.access(full, os.X_OK):
+            yield Problem(
+                f"the command runs {run.shown}, which is not executable", f"chmod +x {run.shown}", of_file=True
+            )
+        else:
+            yield from _interpreter_problems(run.shown, full)
+
+
+def _interpreter_problems(script: str, path: str) -> Iterator[Problem]:
+    interpreter = _missing_interpreter(path)
+    if interpreter.endswith("\r"):
+        yield Problem(
+            f"the first line of {script} ends with a carriage return, which becomes part of the interpreter's name",
+            f"save it with Unix line ends: sed -i 's/\\r$//' {script}",
+            of_file=False,
+        )
+    elif interpreter:
+        yield Problem(
+            f"the interpreter of {script}, {interpreter}, does not exist",
+            "install it, or correct the script's first line",
+            of_file=False,
+        )
+
+
+def _missing_interpreter(path: str) -> str:
+    """The interpreter in a script's first line if it does not exist; else empty."""
+    try:
+        with open(path, "rb") as stream:
+            found = _SHEBANG.match(stream.readline(512))
+    except OSError:
+        return ""
+    if found is None:
+        return ""
+    program, argument = found[1].decode("utf-8", "replace"), (found[2] or b"").decode("utf-8", "replace")
+    if os.path.basename(program) == "env" and argument and not argument.startswith("-") and "=" not in argument:
+        return "" if shutil.which(argument) else argument
+    return "" if os.access(program, os.X_OK) else program

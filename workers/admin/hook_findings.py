@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
@@ -17,7 +16,7 @@ from bus.config.documents import Document, PathParts, load
 from bus.config.validation import suggestion
 from bus.errors import ConfigError
 from bus.events import Event, EventType
-from bus.hookfiles.common import inner_command, leading_words, missing_script, script_of
+from bus.hookfiles.programs import problems
 from bus.hooks import NATIVE, Endpoint, Hook
 from bus.hooksets.hookfile import HookFile
 from bus.matching.patterns import Index
@@ -29,13 +28,6 @@ _STRING: Final = re.compile(r"""[rR]?(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""")
 _INDEXED: Final = re.compile(r"""\[\s*["'](\w+)["']\s*\]""")
 _FIELD: Final = re.compile(r"(?<![\w.])(event|verdict)\.(\w+)(?:\.(\w+))?(?!\w*\s*\()")
 _WITH_INPUT: Final = ("tool:", "permission:")
-_BUILTIN: Final = re.compile(
-    r"[!.:{}\[]|\[\[|alias|bg|break|case|cd|command|continue|declare|do|done|echo|elif|else|esac|eval|exec|exit|export|false|"
-    r"fg|fi|for|function|getopts|hash|if|jobs|kill|let|local|printf|pwd|read|readonly|return|select|set|shift|source|"
-    r"test|then|time|times|trap|true|type|typeset|ulimit|umask|unalias|unset|until|wait|while"
-)
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_@%+:,./~-]+")
-_SHEBANG: Final = re.compile(rb"#![ \t]*([^ \t\n]+)(?:[ \t]+(?:-S[ \t]+)?([^ \t\n]+))?")
 _MORE_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "bash": ("timeout", "description", "run_in_background", "workdir", "justification", "background"),
     "read": ("offset", "limit", "pages", "start_line", "end_line"),
@@ -94,50 +86,12 @@ def _document(file: str) -> Document | None:
 
 
 def _program_findings(hook: Hook, folder: str) -> Iterator[tuple[str, str]]:
-    """Findings on the script that a command begins with, on the script's interpreter, and on the program itself."""
-    base = os.path.join(folder, hook.working_dir) if folder else ""
-    words = [hook.command, *hook.args] if hook.args else list(leading_words(hook.command))
-    command, inner = hook.command, inner_command(words)
-    if inner is not None:  # `sh -c './check.sh'`
-        command, words = inner, list(leading_words(inner))
-    missing = missing_script(command, base)
-    if missing is not None:
-        if hook.dialect == NATIVE or inner is not None:  # the readers of other dialects report the rest themselves
-            yield missing
-        return
-    program = words[0] if words else ""
-    if "/" not in program:
-        if _PLAIN.fullmatch(program) and not _BUILTIN.fullmatch(program) and shutil.which(program) is None:
-            yield f"the program {program} is not found on PATH", "install it, or name it by its path"
-        return
-    script, direct = script_of(words)
-    full = os.path.join(base, os.path.expanduser(script))
-    interpreter = _interpreter(full) if direct and os.path.isabs(full) else ""
-    if interpreter.endswith("\r"):
-        yield (
-            f"the first line of {script} ends with a carriage return, which becomes part of the interpreter's name",
-            f"save it with Unix line ends: sed -i 's/\\r$//' {script}",
-        )
-    elif interpreter:
-        yield (
-            f"the interpreter of {script}, {interpreter}, does not exist",
-            "install it, or correct the script's first line",
-        )
-
-
-def _interpreter(path: str) -> str:
-    """The interpreter in a script's first line if it does not exist; else empty."""
-    try:
-        with open(path, "rb") as stream:
-            found = _SHEBANG.match(stream.readline(512))
-    except OSError:
-        return ""
-    if found is None:
-        return ""
-    program, argument = found[1].decode("utf-8", "replace"), (found[2] or b"").decode("utf-8", "replace")
-    if os.path.basename(program) == "env" and argument and not argument.startswith("-") and "=" not in argument:
-        return "" if shutil.which(argument) else argument
-    return "" if os.access(program, os.X_OK) else program
+    """Findings on the scripts and programs that a command runs, and on the scripts' interpreters."""
+    base = os.path.join(folder, os.path.expanduser(hook.working_dir)) if folder else ""
+    path = hook.env.get("PATH", "")
+    for problem in problems(hook.command, hook.args, base=base, root=folder, path=path):
+        if hook.dialect == NATIVE or not problem.of_file:  # the readers of other dialects report their files themselves
+            yield problem.message, problem.hint
 
 
 def _field_findings(entry: Hook | Endpoint, patterns: tuple[str, ...]) -> Iterator[tuple[str, str]]:

@@ -457,7 +457,7 @@ def test_a_missing_script_is_a_warning(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(file.hooks) == len(commands)
     assert [warning.split(": ", 1)[1] for warning in file.warnings if "names" in warning or "runs" in warning] == [
         "the command runs ~/there.sh, which is not executable; chmod +x ~/there.sh",
-        "the command names $HOME/gone.sh, which is not there; create the script, or correct the path",
+        "the command names ~/gone.sh, which is not there; create the script, or correct the path",
         "the command names /no/such/thing, which is not there; create the script, or correct the path",
     ]
 

@@ -13,6 +13,9 @@ from workers.admin.hook_findings import findings
 pytestmark = pytest.mark.req("F-11", "X-10")
 
 
+GONE = "fleethook.yaml:1:41: the command names {}, which is not there"
+
+
 def found(folder: Path, text: str) -> list[str]:
     """What is found in a project's file, each without the folder."""
     file = folder / "fleethook.yaml"
@@ -31,7 +34,43 @@ def script(path: Path, first: str, mode: int = 0o755) -> None:
     ("command", "says"),
     [
         ("./gone.sh", "fleethook.yaml:1:41: the command names ./gone.sh, which is not there"),
-        ("sh gone.sh", ""),
+        ("sh gone.sh", GONE.format("gone.sh")),
+        ("python3 gone.py", GONE.format("gone.py")),
+        ("python3 -u gone.py --x", GONE.format("gone.py")),
+        ("node gone.js", GONE.format("gone.js")),
+        ("node sub/found", ""),
+        ("bash -euo pipefail gone.sh", GONE.format("gone.sh")),
+        ("env X=1 ./gone", GONE.format("./gone")),
+        ("timeout 5 ./gone", GONE.format("./gone")),
+        ("timeout 5 ./plain.sh", "fleethook.yaml:1:41: the command runs ./plain.sh, which is not executable"),
+        ("exec ./gone", GONE.format("./gone")),
+        ("cd sub && ./gone", GONE.format("./gone")),
+        ("cd sub && ./deep.sh", ""),
+        ("nice -n 5 ./gone", GONE.format("./gone")),
+        ("uv run gone.py", GONE.format("gone.py")),
+        ('"./my gone.sh" x', GONE.format("./my gone.sh")),
+        ('"./my script.sh" x', ""),
+        ("$CLAUDE_PROJECT_DIR/gone", GONE.format("$CLAUDE_PROJECT_DIR/gone")),
+        ('"${CLAUDE_PROJECT_DIR:-.}"/good.sh', ""),
+        ('python3 "$CLAUDE_PROJECT_DIR"/gone.py', GONE.format("$CLAUDE_PROJECT_DIR/gone.py")),
+        ("bash ~/gone.sh", GONE.format("~/gone.sh")),
+        ("$(git rev-parse --show-toplevel)/gone.sh", GONE.format("$CLAUDE_PROJECT_DIR/gone.sh")),
+        ("run-parts gone", GONE.format("gone")),
+        ("echo start; ./gone", GONE.format("./gone")),
+        ("timeout 5 no-such-program x", "fleethook.yaml:1:41: the program no-such-program is not found on PATH"),
+        ("[ -x ./gone ] && ./gone", ""),
+        ("make gone && ./gone", ""),
+        ("echo exit 0 > gone.sh; sh gone.sh", ""),
+        ("ssh host ./gone", ""),
+        ("docker exec box ./gone", ""),
+        ("check() { ls; }; check", ""),
+        ("PATH=./bin:$PATH gone", ""),
+        ("npx gone ./gone", ""),
+        ("python3 -m pytest ./gone", ""),
+        ("python3 -c 'import gone'", ""),
+        ("$TOOLS/gone.sh", ""),
+        ("./hook-*.sh", ""),
+        ("cat ./gone", ""),
         ("sh ./gone.sh --x", "fleethook.yaml:1:41: the command names ./gone.sh, which is not there"),
         ("./plain.sh", "fleethook.yaml:1:41: the command runs ./plain.sh, which is not executable"),
         ("sh ./plain.sh", ""),
@@ -40,10 +79,10 @@ def script(path: Path, first: str, mode: int = 0o755) -> None:
         ("./path.sh", "fleethook.yaml:1:41: the interpreter of ./path.sh, /no/such/interpreter, does not exist"),
         ("no-such-program --x", "fleethook.yaml:1:41: the program no-such-program is not found on PATH"),
         ("A=1 no-such-program", "fleethook.yaml:1:41: the program no-such-program is not found on PATH"),
-        ("ls -la | no-such-program", ""),
+        ("ls -la | no-such-program", "fleethook.yaml:1:41: the program no-such-program is not found on PATH"),
         ("if true; then ls; fi", ""),
         ("'$TOOL' x", ""),
-        ("$HOME/none-of-this x", "fleethook.yaml:1:41: the command names $HOME/none-of-this, which is not there"),
+        ("$HOME/none-of-this x", "fleethook.yaml:1:41: the command names ~/none-of-this, which is not there"),
         ("exit 0", ""),
         ("bash -c './gone.sh x'", "fleethook.yaml:1:41: the command names ./gone.sh, which is not there"),
         ("sh -ec 'no-such-program'", "fleethook.yaml:1:41: the program no-such-program is not found on PATH"),
@@ -58,6 +97,10 @@ def test_programs_that_are_not_there(tmp_path: Path, command: str, says: str) ->
     script(tmp_path / "env.sh", "#!/usr/bin/env no-such-interpreter")
     script(tmp_path / "path.sh", "#!/no/such/interpreter -x")
     script(tmp_path / "crlf.sh", "#!/bin/sh\r")
+    (tmp_path / "sub").mkdir()
+    script(tmp_path / "sub/deep.sh", "#!/bin/sh")
+    script(tmp_path / "sub/found.js", "", 0o644)
+    script(tmp_path / "my script.sh", "#!/bin/sh")
     quoted = command.replace("'", "''")
     result = found(tmp_path, f"hooks: [{{on: tool:pre_execute, command: '{quoted}'}}]\n")
     assert len(result) == bool(says)
