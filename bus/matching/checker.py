@@ -1,7 +1,7 @@
-"""A process that checks rules and conditions for another: questions on its standard input, answers on its output.
+"""A process that checks rules and conditions for another process: it reads questions on stdin and writes answers on stdout.
 
-It ends by itself when a question takes too long (the kernel's timers end it, whatever a library is doing), when its
-input ends, and when it needs too much memory.
+It ends when a question takes too long (a kernel timer ends it, even inside a library), when its input ends, or when it needs
+too much memory.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from bus.matching.regexes import compile_regex
 from bus.shell import commands
 
 CPU_SECONDS: Final = 0.5
-"""What one question may cost; measured as time of the processor, so that a busy machine changes no verdict."""
+"""The processor time that one question may take. The time on the clock would change verdicts on a busy machine."""
 WALL_SECONDS: Final = 4.0
-"""How long it may take in all, with the programs that it asks and the disks that it waits for."""
+"""The time on the clock that one question may take, with the programs that it starts and the disks that it waits for."""
 _MEMORY: Final = 2 * 1024**3
 _NICE: Final = 5
-"""Below the loops that others wait for."""
+"""The priority (nice) of the process: lower than that of the processes that agents wait for."""
 
 _ROOT: Final = str(Path(__file__).resolve().parents[2])
 _PROGRAM: Final = "import sys; sys.path.insert(0, sys.argv[1]); from bus.matching.checker import main; main()"
 
 
 def command(wall_seconds: float = WALL_SECONDS) -> tuple[str, ...]:
-    """The command that starts one; it finds `bus` where this file is, never in the folder where it is started."""
+    """The command that starts the process. It imports `bus` from this file's folder, never from the current directory."""
     return (sys.executable, "-P", "-c", _PROGRAM, _ROOT, str(wall_seconds))
 
 
@@ -45,7 +45,7 @@ def main() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     if hard == resource.RLIM_INFINITY or hard > _MEMORY:
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, hard))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that we work for
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent process
     source, target = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     _load()
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def _load() -> None:
-    """Load the parsers before the first question: their 200 ms are no part of its cost."""
+    """Load the parsers before the first question, so that their 200 ms do not count as its time."""
     commands("true")
     compile_condition("event.tool == ''")
     compile_regex("x")

@@ -1,4 +1,4 @@
-"""What conditions ask of one command of a command line: each fact is found when the first one asks, and then known to all."""
+"""The facts about one command of a command line that conditions ask for. Each fact is computed at the first use and kept."""
 
 from __future__ import annotations
 
@@ -116,14 +116,14 @@ class CommandFacts:
         return known
 
     def target_of(self, word: str) -> str | None:
-        """The path that it acts on where it is given a word; None where that cannot be told."""
+        """The path that it acts on if it gets a word as its path; None if that is not known."""
         if self.program in UNLINKING and self.place.here:
             return located(word, self.place, self.command.directory, links="parents")
         paths = self.paths_of(word)
         return paths[-1] if paths else None
 
     def outside_of(self, word: str) -> str | None:
-        """The path that it acts on where it is given a word, if that lies outside the project."""
+        """The path that it acts on if it gets a word as its path, but only a path outside the project."""
         if word not in self._outside:
             path = self.target_of(word)
             self._outside[word] = path if path is not None and is_outside(path, self.place) else None
@@ -131,7 +131,7 @@ class CommandFacts:
 
 
 def both_paths(word: str, place: Place, directory: str) -> tuple[str, ...]:
-    """The path of a word as it is written, and its real path where that is another one; empty where it cannot be told."""
+    """The path of a word as it is written, and also its real path if that differs; empty if they are not known."""
     written = located(word, place, directory, links="none")
     if written is None:
         return ()

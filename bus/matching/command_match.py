@@ -111,7 +111,7 @@ class CommandMatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     touches: Annotated[
         tuple[Touched, ...],
         Meta(
-            description="Where a path among the arguments lies. `unset_variable`: at `$x/` or `$x/*`, where the line "
+            description="The place that a path among the arguments names. `unset_variable`: at `$x/` or `$x/*`, where the line "
             "never sets `x`; `own_input`: a redirection empties the file before the command reads it.",
             examples=[["outside_project", "whole_project"]],
         ),

@@ -1,4 +1,4 @@
-"""What a rule says about one command of a command line, and whether a command fits."""
+"""Compiles a rule's conditions on commands into a predicate over one command."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ Fits = Callable[[CommandFacts], bool]
 
 @lru_cache(maxsize=4096)
 def compile_command_match(match: CommandMatch, *, of_known_program: bool = False) -> Fits:
-    """A predicate over a command; PatternError where a pattern in `match` cannot be compiled, or nothing is asked.
+    """A predicate over a command.
 
-    With `of_known_program` the predicate is for commands whose program is one that `match` asks for.
+    With `of_known_program`, it is only called for commands of a program that `match` names. Raises PatternError for a pattern
+    of `match` that cannot be compiled, or if `match` has no condition.
     """
     checks: list[Fits] = []
     if match.program and not of_known_program:
@@ -71,7 +72,7 @@ def compile_command_match(match: CommandMatch, *, of_known_program: bool = False
         targets = frozenset(match.destroys)
         checks.append(lambda facts: any(not targets.isdisjoint(destroyed(text)) for text in facts.texts))
     left_out = compile_path_globs(match.paths_except)
-    if match.touches == OWN_INPUT_ALONE:  # before its paths are located, which costs more
+    if match.touches == OWN_INPUT_ALONE:  # before its paths are located, which takes longer
         checks.append(_TOUCHES["own_input"](left_out))
     if match.redirects_to:
         checks.append(_path_check(match.redirects_to, left_out, lambda facts: facts.command.writes))
@@ -111,14 +112,14 @@ class _Matchers(NamedTuple):
     """The predicates for commands of one program."""
 
     by_word: Mapping[str, tuple[Fits, ...]]
-    """Those that ask for a subcommand, by its first word."""
+    """The predicates that need a subcommand, by the first word of the subcommand."""
     others: tuple[Fits, ...]
 
 
 def command_matcher(matches: Sequence[CommandMatch]) -> Fits:
-    """Whether any of `matches` fits a command; PatternError as for each alone.
+    """A predicate: whether any of `matches` fits a command. Raises PatternError as for each alone.
 
-    A condition on another program or subcommand is not asked: a rule may have fifty, and a command has one of each.
+    It skips conditions on other programs or subcommands: a rule may have fifty, and a command has one program.
     """
     by_program: dict[str, list[CommandMatch]] = {}
     everywhere = [one for one in matches if programs_of(one) is None]
@@ -157,13 +158,13 @@ def _matchers(matches: Sequence[CommandMatch]) -> _Matchers:
 
 
 def programs_of(match: CommandMatch) -> frozenset[str] | None:
-    """The names of which a fitting command's program is one; None where they cannot be listed."""
+    """The names of the programs that fitting commands have; None if they cannot be listed."""
     exact = _exact(match.program)
     return exact if exact and len(exact) == len(set(match.program)) else None
 
 
 def marks_of(match: CommandMatch) -> frozenset[str]:
-    """The marks of which a command line that fits has one at least; empty where nothing can be said by names alone."""
+    """The marks of which every fitting command line has at least one; empty if names alone show nothing."""
     if match.program:
         exact = _exact(match.program)
         families = frozenset(name for name in match.program if is_family(name))
@@ -178,9 +179,9 @@ def marks_of(match: CommandMatch) -> frozenset[str]:
 
 
 def finder_of(match: CommandMatch) -> Callable[[frozenset[str]], str]:
-    """Which of the raw names of a line (`bus.shell.parsing`) is a program that `match` looks for; empty where none is.
+    """The raw names of a line (`bus.shell.parsing`) that are programs that `match` looks for; empty if there is none.
 
-    The name alone counts: which of its verbs and arguments belong to it cannot be told where a line is not read.
+    Only the names count: in a line that was not parsed, it is not known which arguments belong to which program.
     """
     programs = match.program or match.code_from
     exact = _exact(programs)
@@ -272,4 +273,4 @@ _TOUCHES: Final[Mapping[Touched, Callable[[PathMatcher], Fits]]] = {
     "unset_variable": lambda _left_out: lambda facts: facts.is_root_if_unset,
     "own_input": lambda _left_out: lambda facts: facts.empties_own_input,
 }
-"""By place, what makes the check for paths there, some left out."""
+"""By the word in `touches`, the function that makes its check. Its argument matches the paths that are left out."""

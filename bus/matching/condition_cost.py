@@ -1,7 +1,7 @@
-"""What a condition may cost: seen in its text when it is loaded, and in the size of each event.
+"""Estimates what a condition may cost, from its text when it is loaded and from the size of each event.
 
-The library has no cost limit and holds the interpreter's lock while it works (common-expression-language 0.10): a loop looks
-at every element, each look at `event` within a loop copies it (0.1 us an element, measured), and loops in loops multiply.
+The library has no cost limit and holds the interpreter's lock while it works (common-expression-language 0.10). A loop visits
+every element, each use of `event` within a loop copies the event (0.1 us an element, measured), and nested loops multiply.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from bus.errors import PatternError
 
 MAX_LOOPS_DEEP: Final = 3
 MAX_GROWING_LOOPS: Final = 4
-"""Loops in a condition that also adds texts or lists: each loop may double what the one before it made."""
+"""The most loops in a condition that also concatenates texts or lists: each loop may double the result of the one before."""
 _MAX_LITERAL_ROUNDS: Final = 100_000
 CHEAP_MICROSECONDS: Final = 3000.0
-"""What a loop that others wait for may work out itself."""
+"""The highest cost that an event loop may compute itself; other callers wait for it."""
 
 _MOST_COUNTED: Final = 100_000
-"""Elements that are counted; more make no difference."""
+"""The most elements that are counted. Above it, the cost is too high anyway."""
 
 STRING: Final = r"""[rR]?(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
 _STRINGS: Final = re.compile(STRING)
@@ -59,15 +59,15 @@ def size_of(value: object) -> Size:
 
 
 class Shape(NamedTuple):
-    """What a condition's text tells of its cost."""
+    """The cost factors in a condition's text."""
 
     depth: int
-    """How deep loops nest."""
+    """How deep loops are nested."""
     literal: int
-    """The elements of the longest list that it spells out."""
+    """The number of elements of the longest literal list."""
     matches: bool
     slow_matches: bool
-    """A regular expression that is worked out for each event, or counts."""
+    """Whether it has a regular expression that is computed for each event, or that has a counted repetition."""
 
     def microseconds(self, size: Size) -> float:
         """What it may cost with an event of this size."""
@@ -78,10 +78,10 @@ class Shape(NamedTuple):
 
 
 def shape_of(text: str) -> Shape:
-    """The shape of a condition; PatternError for one that can be seen to cost too much."""
+    """The shape of a condition; PatternError if its text shows that it costs too much."""
     plain = _STRINGS.sub("''", text)
     depth = deepest = loops = literal = 0
-    commas: list[tuple[bool, int]] = []  # of each open bracket: whether it is a loop's, and its commas so far
+    commas: list[tuple[bool, int]] = []  # of each open bracket: whether it belongs to a loop, and its commas so far
     for match in _TOKEN.finditer(plain):
         sign = match[0]
         if sign[-1] in "([{":

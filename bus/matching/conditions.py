@@ -13,7 +13,7 @@ from bus.matching.condition_cost import CHEAP_MICROSECONDS, STRING, Shape, Size,
 
 MAX_LENGTH: Final = 2000
 MAX_NESTING: Final = 24
-"""Brackets within brackets."""
+"""How deep brackets may nest."""
 MAX_DATA_DEPTH: Final = 64
 """How deep an event may nest: the library walks it recursively and dies of SIGSEGV far below (measured at 100,000)."""
 
@@ -53,7 +53,7 @@ FUNCTIONS: Final = frozenset(
         "getMilliseconds",
     }
 )
-"""What common-expression-language 0.10 can run; it compiles any other name too, and then fails at every event."""
+"""The functions that common-expression-language 0.10 can run. It compiles any other name too, and then fails at every event."""
 
 _STRINGS: Final = re.compile(STRING)
 _LITERAL_REGEX: Final = re.compile(rf"\.\s*matches\s*\(\s*({STRING})\s*\)")
@@ -82,7 +82,7 @@ class Condition:
         self._program = program
 
     def is_costly(self, size: Size) -> bool:
-        """Whether an event of this size belongs to a process that can be killed (`bus.matching.findings`)."""
+        """Whether an event of this size has to be checked in a process that can be killed (`bus.matching.findings`)."""
         return self.shape.microseconds(size) > CHEAP_MICROSECONDS
 
     def __call__(self, variables: dict[str, Any]) -> bool:
@@ -93,7 +93,7 @@ class Condition:
         except _NOT_OURS:
             raise
         except (ValueError, OverflowError):
-            # A lone surrogate or an integer beyond 64 bits cannot cross into the library: once more without them.
+            # The library cannot take a lone surrogate or an integer beyond 64 bits: try again without them.
             result = self._again(variables)
         except BaseException as error:  # noqa: BLE001  (the library's panics descend from BaseException)
             raise self._failure(error) from None
@@ -128,7 +128,7 @@ def compile_condition(text: str) -> Condition:
     shape = shape_of(text)
     # The library imports its own command line: 390 modules and 135 ms of a core, measured, which nothing here needs.
     sys.modules.setdefault("cel.cli", ModuleType("cel.cli"))
-    import cel  # 18 ms then; only files with a `when:` cost them
+    import cel  # 18 ms at the first condition; only files with a `when:` need it
 
     try:
         program = cel.compile(text)
@@ -154,7 +154,7 @@ def compile_condition(text: str) -> Condition:
 
 
 def _measure(text: str) -> None:
-    """Refuse what is too long or too deep before the library's recursive parser sees it."""
+    """Raise PatternError for a text that is too long or too deep, before the library's recursive parser reads it."""
     if not text.strip():
         raise PatternError("the condition is empty", hint="leave `when` out to match always")
     if len(text) > MAX_LENGTH:

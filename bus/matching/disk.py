@@ -1,4 +1,4 @@
-"""What one request may look up on disk, and what it has found there: each path once, and not more than so many."""
+"""The look-ups on disk of one request: each path once, and only a limited number."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 from bus.errors import OverBudget
 
 LIGHT_LOOKUPS: Final = 200
-"""Paths that a loop that others wait for looks up itself for one request: some milliseconds."""
+"""The most paths that an event loop looks up itself for one request; they take some milliseconds."""
 FULL_LOOKUPS: Final = 4096
 
 
 class Disk:
-    """The look-ups of one request; OverBudget where they are used up."""
+    """The look-ups of one request; raises OverBudget if there were too many."""
 
     __slots__ = ("_found", "_left", "patient")
 
@@ -21,10 +21,10 @@ class Disk:
         self._found: dict[str, str] = {}
         self._left = most
         self.patient = patient
-        """It may wait for a program that it asks."""
+        """Whether the request may wait for a program that it starts."""
 
     def real(self, path: str, look: Callable[[str], str]) -> str:
-        """The real path, by `look` where it was not looked up before."""
+        """The real path; `look` finds it at the first call, and later calls get the same answer."""
         known = self._found.get(path)
         if known is None:
             if self._left <= 0:
@@ -34,16 +34,16 @@ class Disk:
         return known
 
     def wait(self) -> None:
-        """To be called before a program is asked, which may take long: OverBudget where nobody may wait for it."""
+        """Call it before starting a program, which may take long: raises OverBudget if the caller must not wait."""
         if not self.patient:
             raise OverBudget("a program has to be asked")
 
 
 def light_disk() -> Disk:
-    """For a loop that others wait for."""
+    """Limits for an event loop."""
     return Disk(LIGHT_LOOKUPS, patient=False)
 
 
 def full_disk() -> Disk:
-    """For a process of its own."""
+    """Limits for a process of its own."""
     return Disk(FULL_LOOKUPS, patient=True)

@@ -1,4 +1,4 @@
-"""Asks a process that can be killed about rules and conditions, and says what counts where it gives no answer."""
+"""Asks a separate process, which can be killed, about rules and conditions, and decides what counts without an answer."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from bus.system.child import ChildProcess
 from bus.system.environment import base_env
 
 _MOST_DEATHS: Final = 4
-"""How often one question may end its process before what is left of it counts as too much as well."""
+"""How often one question may end its process. After that, its remaining items count as too costly as well."""
 
 
 class Findings(msgspec.Struct):
-    """What is known of the rules and conditions of one event."""
+    """The answers about the rules and conditions of one event."""
 
     rules: dict[str, Answer] = {}
-    """By hook id."""
+    """Answers about rules, by hook id."""
     conditions: dict[str, Answer] = {}
-    """By text; not those that took too long."""
+    """Answers about conditions, by text; without those that took too long."""
     exceeded: set[str] = set()
     """The conditions that took too long."""
     notes: tuple[str, ...] = ()
 
     def knows(self, text: str) -> bool:
-        """Whether a condition was asked about."""
+        """Whether a condition was part of the question."""
         return text in self.conditions or text in self.exceeded
 
     def holds(self, text: str) -> bool:
-        """Whether a condition holds; ConditionError where it has no answer, OverBudget where it took too long."""
+        """Whether a condition holds. Raises ConditionError if it has no answer, OverBudget if it took too long."""
         if text in self.exceeded:
             raise OverBudget(f"`{text}` took too long to be checked")
         answer = self.conditions[text]
@@ -52,12 +52,12 @@ class Findings(msgspec.Struct):
 
 
 def checker(wall_seconds: float = WALL_SECONDS) -> ChildProcess:
-    """A process that answers questions; not started before it is asked."""
+    """A process that answers questions; it is started at the first question."""
     return ChildProcess(command(wall_seconds), base_env() | {"FLEETHOOK_HOST": host_name()})
 
 
 def ask(child: ChildProcess, question: Question, seconds: float = WALL_SECONDS) -> Findings:
-    """What `child` finds within `seconds`; what it does not find is settled by `without_answer`."""
+    """The findings of `child` within `seconds`; `without_answer` decides the rest."""
     findings, done = Findings(), set[Item]()
     until, deaths = time.monotonic() + seconds, 0
     while (left := question.without(done)).order and deaths < _MOST_DEATHS:
@@ -75,7 +75,7 @@ def ask(child: ChildProcess, question: Question, seconds: float = WALL_SECONDS) 
             item = next((item for item in left.order if item not in done), None)
             if item is None:
                 break
-            # Reading the line is what takes long for one such rule as for the other.
+            # Reading the line takes the time, and it takes as long for every such rule.
             stuck = [item] if item[0] == "condition" else [one for one in left.order if one[0] != "condition"]
             without_answer(findings, question, stuck)
             done.update(stuck)
@@ -84,7 +84,7 @@ def ask(child: ChildProcess, question: Question, seconds: float = WALL_SECONDS) 
 
 
 def without_answer(findings: Findings, question: Question, items: list[Item]) -> None:
-    """Settle what was not found: a rule by the programs that the line names, a condition as one that took too long."""
+    """Decide what got no answer: a rule by the programs that the line names, a condition as one that took too long."""
     for kind, name in items:
         if kind == "condition":
             findings.exceeded.add(name)
@@ -101,7 +101,7 @@ def without_answer(findings: Findings, question: Question, items: list[Item]) ->
 
 
 def unanswered(question: Question) -> Findings:
-    """The findings where nobody can be asked."""
+    """The findings if no process can be asked."""
     findings = Findings()
     without_answer(findings, question, list(question.order))
     return findings
@@ -117,10 +117,10 @@ def _note(findings: Findings, answer: Answer) -> None:
 
 
 def holds(condition: Condition, event: Event, verdict: dict[str, str]) -> bool:
-    """Whether a condition holds; one that may be costly is asked of a process that all callers share.
+    """Whether a condition holds; a shared process is asked about one that may be costly.
 
-    ConditionError where it cannot be answered, OverBudget where it takes too long. Blocks for at most two seconds: a loop
-    that others wait for asks beforehand, by `ask`.
+    Raises ConditionError if it cannot be answered, and OverBudget if it takes too long. Blocks for at most two seconds, so an
+    event loop calls `ask` before.
     """
     facts = event.facts()
     if not condition.is_costly(size_of(facts)):

@@ -1,4 +1,4 @@
-"""The options of a command, told apart by what they mean: `-rf` is `-r` and `-f`, `--force=x` is `--force`."""
+"""Parses the options of a command and compares them by meaning: `-rf` is `-r` and `-f`, `--force=x` is `--force`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ABBREVIATING: Final = frozenset(
         "tar",
     ]
 )
-"""Programs that take any unambiguous beginning of a long option: `--recur`, `--har`."""
+"""Programs that accept any unambiguous beginning of a long option: `--recur`, `--har`."""
 
 _WHOLE: Final = frozenset(["--force", "--all", "--prune", "--delete", "--merge", "--no-force"])
 """Long options that are also the beginning of a longer one."""
@@ -39,7 +39,7 @@ _WHOLE: Final = frozenset(["--force", "--all", "--prune", "--delete", "--merge",
 def compile_flags(
     any_of: tuple[str, ...], all_of: tuple[str, ...], none_of: tuple[str, ...]
 ) -> Callable[[Flags], bool]:
-    """Whether the options of a command have these names; PatternError for one that is no option's."""
+    """A matcher: whether the options of a command have these names. Raises PatternError for a name that is no option."""
     every = tuple(_names([one]) for one in all_of)
     some, none = _names(any_of), _names(none_of)
     for name in some.union(none, *every):
@@ -64,9 +64,9 @@ class Flags(NamedTuple):
     """The options of a command."""
 
     names: frozenset[str]
-    """Of `-rf` also `-r` and `-f`."""
+    """The single letters of grouped short options: of `-rf` also `-r` and `-f`."""
     beginnings: tuple[str, ...]
-    """Long options that may be shortened."""
+    """Long options that the program accepts shortened."""
 
 
 _NONE: Final = Flags(frozenset(), ())
@@ -95,7 +95,7 @@ def flags_of(command: Command) -> Flags:
 def flag_names(
     programs: frozenset[str], any_of: tuple[str, ...], all_of: tuple[str, ...]
 ) -> tuple[frozenset[str], ...]:
-    """Of each of these a command that fits has one among the names of its options; no `programs` for any."""
+    """Sets of option names. A fitting command has an option of each set; no `programs` means any program."""
     asked = ((any_of,) if any_of else ()) + tuple((one,) for one in all_of)
     whole = programs and programs.isdisjoint(_ABBREVIATING)
     return tuple(

@@ -1,4 +1,4 @@
-"""What of a person's work a command would lose, asked of the disk on the event's own host; in doubt, something."""
+"""Finds which of a person's work a command would destroy, by looking at the disk of the event's host. In doubt, it says yes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bus.shell.commands import Command
 from bus.shell.paths import changed
 
 Lost = Literal["uncommitted", "untracked", "contents"]
-"""Changes that git has no copy of; files that git does not know; what is in a file that the command empties."""
+"""The kinds of work: changes that git has no copy of; untracked files; the content of a file that the command empties."""
 
 _GIT_SECONDS: Final = 0.3
 _REMEMBER_SECONDS: Final = 2
@@ -34,9 +34,9 @@ _FILTER: Final = re.compile(r"(filter\..+)\.(?:clean|process|required)")
 
 
 def loses(what: Lost, command: Command, place: Place) -> bool:
-    """Whether `command` would lose such work; true wherever that cannot be found out.
+    """Whether `command` would destroy such work; True if that cannot be found out.
 
-    Git is asked with a time limit of 0.3 s and runs nothing that the repository names: no hook, monitor, filter or pager.
+    Git has a time limit of 0.3 s and runs nothing that the repository names: no hook, monitor, filter or pager.
     """
     directory = located(command.directory, place) if place.here else None
     if directory is None or not os.path.isdir(directory):
@@ -58,7 +58,7 @@ def _emptied(command: Command) -> tuple[str, ...]:
 
 
 def _is_kept(word: str, place: Place, command: Command) -> bool:
-    """Whether a path is no harmless device and not below a directory for temporary files."""
+    """Whether a path counts: it is no harmless device and not below a directory for temporary files."""
     path = located(word, place, command.directory)
     return path is None or within(path, place.project) or is_outside(path, place)
 
@@ -79,7 +79,7 @@ def _holds_something(word: str, place: Place, command: Command) -> bool:
 
 
 def _git_directory(command: Command, place: Place, directory: str) -> str | None:
-    """Where git works: `-C` is followed; None where other options say it."""
+    """The directory in which git works: `-C` is followed. None if other options choose it."""
     words = command.words
     for number, word in enumerate(words):
         if word.startswith(("--git-dir", "--work-tree")):
@@ -93,7 +93,7 @@ def _git_directory(command: Command, place: Place, directory: str) -> str | None
 
 
 def _paths(command: Command) -> tuple[str, ...]:
-    """The paths that are named behind `--`; empty for all."""
+    """The paths after `--`; empty for all paths."""
     words = command.words
     return words[words.index("--") + 1 :] if "--" in words else ()
 
@@ -122,7 +122,7 @@ def _differs(directory: str, what: Lost, ignored: bool, paths: tuple[str, ...], 
 
 
 def _git(directory: str, *words: str) -> str | None:
-    """What git prints; None where it fails or takes too long. `config` finds nothing with exit status 1."""
+    """The output of git; None if it fails or takes too long. `git config` exits with 1 if it finds nothing."""
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": "/nonexistent",

@@ -1,4 +1,4 @@
-"""Words and short texts without which a regular expression cannot be found: a look for them is a hundred times cheaper."""
+"""Finds words and short texts that every match of a regular expression contains. Looking for them is a hundred times faster."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from itertools import product
 from typing import Any, Final, NamedTuple, TypeAlias
 
 _PARSER: Final = import_module("re._parser")
-"""Python's own parser of expressions: there is no public one."""
+"""Python's own parser of regular expressions; there is no public one."""
 _ONLY_RE2: Final = re.compile(r"\[:\^?\w+:\]|\\[QpPC]")
-"""What RE2 reads in another way than Python."""
+"""Syntax that RE2 reads differently from Python."""
 
 EDGE: Final = "\0"
-"""In a literal: a character that is no part of a word, a word's edge, or an end of the text."""
+"""In a literal, this character means: not a letter or digit, the edge of a word, or an end of the text."""
 _WORD_BYTES: Final = bytes(
     ord(chr(byte).lower()) if byte < 128 and (chr(byte).isalnum() or byte == ord("_")) else ord(" ")
     for byte in range(256)
 )
-"""By byte, what it is in a word: its lower case, or a blank."""
+"""For each byte its lower case if it belongs to a word, else a blank."""
 _WHOLE_WORDS: Final = re.compile(r"(?<=[^a-z0-9_])[a-z0-9_]+(?=[^a-z0-9_])")
 _COMMON: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_ -./='\"")
-"""Signs that are in most lines."""
+"""Characters that are in most lines, and so exclude few."""
 _MOST_NEEDLES: Final = 320
 _MOST_TEXTS: Final = 64
-"""Texts that one part of an expression may stand for, with all its alternatives."""
+"""The most alternative texts of one part of an expression that are listed."""
 _MOST_CHARACTERS: Final = 4
 _EDGES: Final = frozenset({"AT_BEGINNING", "AT_BEGINNING_STRING", "AT_BOUNDARY", "AT_END", "AT_END_STRING"})
 
@@ -39,21 +39,21 @@ class Needle(NamedTuple):
     """What is looked for in a lower-cased ASCII text."""
 
     word: str
-    """A whole word, with none of `a-z0-9_` on either side; empty where the text alone counts."""
+    """A whole word, with none of `a-z0-9_` on either side; empty if only the text counts."""
     text: str
-    """A text that is there as well; empty where the word alone counts."""
+    """A text that has to be there too; empty if only the word counts."""
     also: frozenset[Needle] = frozenset()
-    """More needles, of which one is there as well; empty where nothing more is known."""
+    """Further needles, of which one has to be there too; empty if no further ones are known."""
 
 
 Needles: TypeAlias = frozenset[Needle]
-"""Of these at least one is there; empty where nothing is known."""
+"""Needles of which at least one is there; empty if nothing is known."""
 
 NOTHING: Final[Needles] = frozenset()
 
 
 class NeedleSearch:
-    """Looks for needles, of which one is enough."""
+    """Looks for several needles at once; one hit is enough."""
 
     __slots__ = ("_by_word", "_texts", "_words", "texts", "words")
 
@@ -67,18 +67,18 @@ class NeedleSearch:
         self._texts = tuple((text, needle_search(also) if also else None) for word, text, also in needles if not word)
         self._words = frozenset(self._by_word)
         self.words = self._words
-        """A text with one of the needles has one of these words, or one of `texts` in it: as few texts as are enough."""
+        """Every text with one of the needles has one of these words, or contains one of `texts`; `texts` is kept short."""
         self.texts: frozenset[str] = frozenset()
         for other in {other for _, other in self._texts}:
             texts = frozenset(text for text, one in self._texts if one is other)
-            if other is not None and 2 * len(other.texts) < len(texts):  # a word costs less to look for than a text
+            if other is not None and 2 * len(other.texts) < len(texts):  # words are found faster than texts
                 self.words |= other.words
                 self.texts |= other.texts
             else:
                 self.texts |= texts
 
     def is_met(self, text: str, words: frozenset[bytes]) -> bool:
-        """Whether one of the needles is in `text`, lower-cased, which has these words (`words_of`)."""
+        """Whether one of the needles is in `text`. The text is lower-cased, and `words` are its words (`words_of`)."""
         if not self._words.isdisjoint(words):
             for word in self._words.intersection(words):
                 for more, also in self._by_word[word]:
@@ -92,30 +92,30 @@ class NeedleSearch:
 
 @lru_cache(maxsize=4096)
 def needle_search(needles: Needles) -> NeedleSearch:
-    """The one search for these needles."""
+    """The cached search for these needles."""
     return NeedleSearch(needles)
 
 
 def words_of(text: str) -> frozenset[bytes]:
-    """The words of an ASCII text, lower-cased; as bytes, which are cut in a third of the time."""
+    """The words of an ASCII text, lower-cased. As bytes, since splitting bytes takes a third of the time."""
     return frozenset(text.encode().translate(_WORD_BYTES).split())
 
 
 def needles_of(patterns: Iterable[str], known: frozenset[str] = frozenset()) -> Needles:
-    """What a lower-cased ASCII text holds wherever any of `patterns` (RE2) is found in it.
+    """What a lower-cased ASCII text contains whenever any of `patterns` (RE2) is found in it.
 
-    Words that are `known` to be in the text are no use.
+    Words in `known` are left out: the text has them anyway.
     """
     return any_of([_needles(pattern, known) for pattern in patterns])
 
 
 def needles_in_literals(literals: Iterable[str], known: frozenset[str] = frozenset()) -> Needles:
-    """What a text holds wherever one of these lower-cased literals, which may have an `EDGE`, is in it."""
+    """What a text contains whenever one of these lower-cased literals is in it. A literal may have an `EDGE`."""
     return _clause(frozenset(literals), known)
 
 
 def best_of(each: Iterable[Needles]) -> Needles:
-    """Of several that all have to be met, those that are met least, together with the next best."""
+    """Of several sets of needles that all have to be met, the rarest one, joined with the next rarest."""
     ranked = sorted((needles for needles in dict.fromkeys(each) if needles), key=worth, reverse=True)
     if not ranked:
         return NOTHING
@@ -124,7 +124,7 @@ def best_of(each: Iterable[Needles]) -> Needles:
 
 
 def any_of(each: Sequence[Needles]) -> Needles:
-    """Those of which one is met wherever any of these are; empty where nothing is known of some."""
+    """The union of these sets: a text that meets one of them meets the union. Empty if one of them is empty."""
     found = NOTHING.union(*each)
     return found if each and all(each) and len(found) <= _MOST_NEEDLES else NOTHING
 
@@ -135,7 +135,7 @@ def _needles(pattern: str, known: frozenset[str]) -> Needles:
         return NOTHING
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # Python warns of what it may read otherwise one day
+            warnings.simplefilter("error")  # Python warns about syntax whose meaning may change in later versions
             parsed = _PARSER.parse(pattern)
     except (re.error, Warning, OverflowError, RecursionError):
         return NOTHING
@@ -147,7 +147,7 @@ def _plain(parsed: Iterable[tuple[Any, Any]]) -> list[tuple[str, Any]]:
 
 
 def _required(items: Sequences, known: frozenset[str], *, edge_before: bool, edge_after: bool) -> Needles:
-    """The best of what the parts of a sequence require, one after the other."""
+    """The rarest needles of a sequence's parts; all parts are required."""
     found: list[Needles] = []
     literals = frozenset([EDGE if edge_before else ""])
     for place, item in enumerate(items):
@@ -170,7 +170,7 @@ def _required(items: Sequences, known: frozenset[str], *, edge_before: bool, edg
 
 
 def _inside(item: tuple[str, Any], known: frozenset[str], *, edge_before: bool, edge_after: bool) -> Needles:
-    """What a part with parts of its own requires."""
+    """The needles of a part that contains other parts."""
     name, operand = item
     if name == "SUBPATTERN":
         return _required(_plain(operand[-1]), known, edge_before=edge_before, edge_after=edge_after)
@@ -183,7 +183,7 @@ def _inside(item: tuple[str, Any], known: frozenset[str], *, edge_before: bool, 
 
 
 def _texts(item: tuple[str, Any]) -> frozenset[str] | None:
-    """Every text, lower-cased, that a part stands for; None where these are many or not known."""
+    """Every text, lower-cased, that a part can match; None if there are many, or they are not known."""
     name, operand = item
     if name == "LITERAL":
         return frozenset([chr(operand).lower()]) if operand < 128 and operand else None
@@ -216,7 +216,7 @@ def _texts_of_all(items: Sequences) -> frozenset[str] | None:
 
 
 def _begins_with_edge(items: Sequences, *, end: bool) -> bool:
-    """Whether whatever these parts stand for begins with a word's edge; `end` says so of what follows them."""
+    """Whether every match of these parts begins with a word's edge; `end` is whether an edge follows them."""
     if not items:
         return end
     (name, operand), rest = items[0], items[1:]
@@ -231,7 +231,7 @@ def _begins_with_edge(items: Sequences, *, end: bool) -> bool:
 
 
 def _ends_with_edge(items: Sequences, *, begin: bool) -> bool:
-    """Whether whatever these parts stand for ends with a word's edge; `begin` says so of what precedes them."""
+    """Whether every match of these parts ends with a word's edge; `begin` is whether an edge precedes them."""
     if not items:
         return begin
     rest, (name, operand) = items[:-1], items[-1]
@@ -266,7 +266,7 @@ def _is_word_sign(number: int) -> bool:
 
 
 def _clause(literals: frozenset[str], known: frozenset[str]) -> Needles:
-    """A needle for each literal; nothing where one has none."""
+    """A needle for each literal; empty if one literal has none."""
     found = [_needle(literal, known) for literal in literals]
     sure = frozenset(one for one in found if one is not None)
     return sure if all(one is not None for one in found) and len(sure) <= _MOST_NEEDLES else NOTHING
@@ -284,5 +284,5 @@ def _needle(literal: str, known: frozenset[str]) -> Needle | None:
 
 
 def worth(needles: Needles) -> tuple[int, int]:
-    """How rare these needles are: the longest is the best one, and a whole word is rarer than a text of its length."""
+    """How rare these needles are: longer ones are rarer, and a whole word is rarer than a text of the same length."""
     return min((max(len(one.text), len(one.word) + 3 * bool(one.word)) for one in needles), default=0), -len(needles)

@@ -14,7 +14,7 @@ OWN: Final = "@fleethook"
 """The path pattern for these places and what is below them."""
 
 ABOVE: Final = "@above-fleethook"
-"""The path pattern for folders that hold one of these places; deleting or moving such a folder takes the place along."""
+"""The path pattern for folders that contain one of these places: deleting such a folder would delete the place."""
 
 _KEEP_SECONDS: Final = 2
 _LAYOUT: Final = frozenset({"site-packages", "dist-packages"})
@@ -57,7 +57,7 @@ def _own_places(home: str | None, _when: int) -> frozenset[str]:
 
 
 def _code() -> list[Path]:
-    """The installed packages and the environment that they are in; a source tree belongs to who works on it."""
+    """The installed packages and their environment. A source tree does not count: its developer may change it."""
     package = Path(__file__).resolve().parents[1]
     if package.parent.name not in _LAYOUT:
         return []
@@ -68,7 +68,7 @@ def _code() -> list[Path]:
 
 
 def _written(state: Path) -> list[Path]:
-    """The agents' files that `install` wrote to, wherever a variable moved them."""
+    """The agents' files that `install` wrote to, also where an environment variable moved them."""
     try:
         listed = json.loads((state / "installed.json").read_bytes())
     except (OSError, ValueError):

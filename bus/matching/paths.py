@@ -1,4 +1,4 @@
-"""Where a path lies, seen from an event: its real location, and whether that is outside the project."""
+"""Where a path is, as seen from an event: its real location, and whether that is outside the project."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def real(path: str) -> str:
 
 
 def within(path: str, directory: str) -> bool:
-    """Whether `path` is `directory` or lies below it."""
+    """Whether `path` is `directory` or is below it."""
     return path == directory or path.startswith(directory.rstrip("/") + "/")
 
 

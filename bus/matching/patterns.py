@@ -21,7 +21,7 @@ _NAMES: Final = re.compile(r"[A-Za-z0-9_ ,|-]*")
 _PATTERN: Final = re.compile(r"[A-Za-z0-9_.*?\[\]!:-]+")
 
 _SET: Final = re.compile(r"\[!?[^\[\]]+\]")
-"""A set of characters, as globs have it."""
+"""A set of characters in a glob."""
 
 
 class Pattern(NamedTuple):
@@ -40,7 +40,7 @@ class Pattern(NamedTuple):
 def parse_pattern(text: str) -> tuple[Pattern, ...]:
     """The patterns in `tool:pre_execute`, `tool:*`, `tool:*:write`, `a,b` or `*`; raises PatternError (F-04, F-18).
 
-    Types of agents that have no dialect (`acme:deploy`) are taken as they are, unless they look like a slip of the pen.
+    Types of agents without a dialect (`acme:deploy`) are accepted, unless they look like a typing mistake.
     """
     return tuple(_parse_one(part.strip()) for part in text.split(","))
 
@@ -82,7 +82,7 @@ def _near(kind: str, least: float = 0.75) -> str:
 
 
 def _is_other_agent(name: str) -> bool:
-    """Whether an event type may begin with `name`, which is no agent that we know: not what somebody mistyped."""
+    """Whether an event type may begin with the unknown name `name`: it does not look like a mistyped known one."""
     return _AGENT.fullmatch(name) is not None and not difflib.get_close_matches(name, {*_FAMILIES, *SOURCES}, 1, 0.8)
 
 
@@ -104,7 +104,7 @@ class ToolMatcher(NamedTuple):
 
     @property
     def matches_all(self) -> bool:
-        """Whether every tool fits, and an event without one."""
+        """Whether it fits every tool, and events without a tool."""
         return self.regex is None and not self.names
 
     def __call__(self, names: Iterable[str]) -> bool:
@@ -158,7 +158,7 @@ _M = TypeVar("_M", bound=Matchable)
 
 
 class _Place(NamedTuple, Generic[_M]):
-    """One entry under one of its patterns: its place in the order, and what else its tool has to fit."""
+    """One entry under one of its patterns: its position in the order, and what else its tool has to fit."""
 
     place: int
     entry: _M
@@ -176,7 +176,7 @@ class _Bucket(Generic[_M]):
         self._by_regex: list[_Place[_M]] = []
 
     def add(self, place: int, entry: _M, tool: str) -> None:
-        """Put `entry` where an event of the type finds it; `tool` is the tool part of its pattern."""
+        """Add `entry` for an event type; `tool` is the tool part of its pattern."""
         asked = [matcher for matcher in (_tool_part(tool), parse_tool(entry.tool)) if not matcher.matches_all]
         named = next((matcher for matcher in asked if matcher.regex is None), None)
         if named is not None:
@@ -187,7 +187,7 @@ class _Bucket(Generic[_M]):
             (self._by_regex if asked else self._any_tool).append(_Place(place, entry, tuple(asked)))
 
     def find(self, names: Sequence[str], found: dict[int, _M]) -> None:
-        """Add to `found` what fits a tool of these names."""
+        """Add to `found` the entries that fit a tool of these names."""
         for one in self._any_tool:
             found[one.place] = one.entry
         for name in names:
@@ -202,11 +202,11 @@ class _Bucket(Generic[_M]):
 
 
 _LAST_ACTS: Final[list[tuple[Event, tuple[str, ...]]]] = []
-"""The event that was asked about last, and what it acts as."""
+"""The last event, and the further names of its call."""
 
 
 def _acts_of(event: Event) -> tuple[str, ...]:
-    """The further names of an event's call; told from its arguments once, though several indexes ask (100 microseconds)."""
+    """The further names of an event's call. They are inferred once (100 microseconds), though several indexes need them."""
     for known, acts in _LAST_ACTS:
         if known is event:
             return acts
@@ -230,13 +230,13 @@ class Index(Generic[_M]):
         self._resolved: dict[str, tuple[_Bucket[_M], ...]] = {}
         self._found: dict[tuple[str, str, str, str, str, tuple[str, ...]], tuple[_M, ...]] = {}
         self._together: dict[tuple[int, ...], tuple[_M, ...]] = {}
-        """By their places, entries that were found together: hundreds of tools have the same ones, and give one tuple."""
+        """Entries that were found together, by their positions. Hundreds of tools have the same ones, and share one tuple."""
         self._places = 0
         for entry, patterns in entries:
             self.add(entry, patterns)
 
     def add(self, entry: _M, patterns: Sequence[str]) -> None:
-        """Put in one more, after all others; raises PatternError, and then nothing is changed."""
+        """Add one entry after all others; raises PatternError, and then nothing is changed."""
         parsed = [pattern for text in patterns for pattern in parse_pattern(text)]
         parse_tool(entry.tool)
         place, self._places = self._places, self._places + 1
@@ -249,13 +249,13 @@ class Index(Generic[_M]):
         self._found.clear()
 
     def find(self, event: Event) -> tuple[_M, ...]:
-        """The entries that fit `event`; their `when:` is not looked at here."""
+        """The entries that fit `event`; their `when:` is not checked here."""
         acts = _acts_of(event)
         key = (event.type, event.source, event.native, event.tool, event.native_tool, acts)
         known = self._found.get(key)
         if known is None:
             known = self._search(event, acts)
-            if len(self._found) >= self._REMEMBER:  # agents choose tool names; nobody chooses our memory
+            if len(self._found) >= self._REMEMBER:  # a limit, because agents may choose any number of tool names
                 self._found.clear()
             self._found[key] = known
         return known

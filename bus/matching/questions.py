@@ -1,4 +1,4 @@
-"""What is asked of a process that can be killed: whether rules and conditions fit an event; and its answers, one by one."""
+"""Questions to a process that can be killed: whether rules and conditions fit an event. The answers come one by one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bus.matching.rules import Match, Rule, judge, unread_notes
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether rules (by the ids of their hooks) and conditions (by their text) fit an event."""
+    """A question: whether rules (by the ids of their hooks) and conditions (by their text) fit an event."""
 
     event: Event
     rules: dict[str, Rule] = {}
@@ -25,13 +25,14 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def order(self) -> tuple[Item, ...]:
-        """What is answered, in this order: what is cheap first, so that it is known when the rest takes too long."""
+        """The items in the order in which they are answered: the fast ones first, so that they are known if the rest takes too
+        long."""
         plain = [("rule", name) for name, rule in self.rules.items() if not rule.commands]
         lines = [("rule", name) for name, rule in self.rules.items() if rule.commands]
         return (*plain, *([("notes", "")] if lines else []), *lines, *(("condition", text) for text in self.conditions))
 
     def without(self, done: set[Item]) -> Question:
-        """The question without the items that are settled."""
+        """The same question without the items that are answered."""
         return msgspec.structs.replace(
             self,
             rules={name: rule for name, rule in self.rules.items() if ("rule", name) not in done},
@@ -40,30 +41,30 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Item = tuple[str, str]
-"""The kind and the name of one thing that is asked."""
+"""The kind and the name of one item."""
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True):
-    """What became of one item."""
+    """The answer to one item."""
 
     kind: Literal["rule", "notes", "condition", "end"]
     name: str = ""
     fits: bool = False
     what: str = ""
-    """What of the event made a rule fit."""
+    """What in the event made a rule fit."""
     doubt: str = ""
     notes: tuple[str, ...] = ()
     failure: str = ""
-    """Why it could not be checked: a wrong pattern, a key that is not there."""
+    """Why the item could not be checked: a wrong pattern, a missing key."""
 
     @property
     def counts(self) -> bool:
-        """Whether it has anything to say of its rule: it fits, or it failed."""
+        """Whether the rule fits or failed, so that its outcome counts."""
         return self.fits or bool(self.failure)
 
     @property
     def match(self) -> Match | None:
-        """A rule's answer as the rule itself would have given it."""
+        """The rule's answer as a direct call would have given it."""
         return Match(self.what, self.doubt) if self.fits else None
 
 
@@ -87,9 +88,9 @@ def answers(question: Question) -> Iterator[Answer]:
 
 
 def answer_rule(name: str, rule: Rule, event: Event, disk: Disk) -> Answer:
-    """What one rule comes to; a rule that is wrong, or breaks on the event, is an answer too.
+    """The answer for one rule. A rule that is wrong, or fails on the event, gives an answer too.
 
-    OverBudget where the disk has no patience and the rule needs some.
+    Raises OverBudget if the rule needs more look-ups than `disk` allows.
     """
     try:
         match = judge(rule, event, disk)
@@ -99,13 +100,13 @@ def answer_rule(name: str, rule: Rule, event: Event, disk: Disk) -> Answer:
         return Answer("rule", name, failure=str(error))
     except FleethookError as error:
         return Answer("rule", name, failure=str(error))
-    except Exception as error:  # noqa: BLE001  (a library's surprise must end nobody)
+    except Exception as error:  # noqa: BLE001  (an unexpected error of a library must not end the process)
         return Answer("rule", name, failure=f"it broke on this event: {type(error).__name__}")
     return Answer("rule", name, match is not None, *(match or ()))
 
 
 def encode_question(question: Question) -> bytes:
-    """As bytes; half a pair of characters becomes a question mark, a number beyond 64 bits the nearest float."""
+    """As bytes. A lone surrogate becomes a question mark, an integer beyond 64 bits the nearest float."""
     try:
         return msgspec.msgpack.encode(question)
     except (UnicodeEncodeError, OverflowError):

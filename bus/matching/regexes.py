@@ -1,4 +1,4 @@
-"""How a regular expression from a file is compiled: linear time, and silent when it is wrong."""
+"""Compiles regular expressions from files so that they take linear time and print nothing when they are wrong."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, Final, Protocol
 from bus.errors import PatternError
 
 MAX_PATTERN = 2000
-"""Characters; longer patterns are generated, and belong into a hook."""
+"""The most characters of a pattern. Longer ones are generated, and belong into a hook's program."""
 
 
 _NOWHERE: Final = (-1, -1)
-"""The place of a match that RE2 gives where there is none."""
+"""The position that RE2 gives for a group without a match."""
 
 
 class Regex(Protocol):
-    """What is used of a compiled expression, of either library; `search` gives a match or None."""
+    """The methods that we use of a compiled expression of either library; `search` gives a match or None."""
 
     def search(self, text: str, /) -> object: ...
     def fullmatch(self, text: str, /) -> object: ...
@@ -29,9 +29,9 @@ def _options() -> object:
     import re2  # loaded at the first pattern: `import bus` stays cheap
 
     options = re2.Options()
-    options.log_errors = False  # RE2 would print every bad pattern to stderr, which belongs to the agent
+    options.log_errors = False  # RE2 would print every bad pattern to stderr, and the agent reads our stderr
     options.max_mem = 8 << 20
-    options.never_capture = True  # whether it is found is all that anybody asks, and groups cost as much again
+    options.never_capture = True  # only whether it is found counts here, and capturing groups would double the cost
     return options
 
 
@@ -56,16 +56,18 @@ def compile_regex(pattern: str, *, allow_backtracking: bool = False) -> Regex:
 
 
 def compile_alternatives(patterns: Iterable[str]) -> tuple[Regex, ...]:
-    """As few expressions as find together what any of `patterns` finds; PatternError for the one that is wrong.
+    """As few expressions as possible that together find what any of `patterns` finds; PatternError for a wrong one.
 
-    A text is encoded and scanned once for each expression, so ten patterns in one cost little more than one.
+    A text is encoded and scanned once for each expression, so ten patterns in one expression cost little more than one pattern.
     """
     compiled: list[Regex] = []
     together: list[str] = []
     for pattern in (*patterns, None):
         if pattern is not None:
             compile_regex(pattern)
-            if sum(map(len, together)) + len(pattern) + 5 * len(together) + 5 <= MAX_PATTERN:  # with what joins them
+            if (
+                sum(map(len, together)) + len(pattern) + 5 * len(together) + 5 <= MAX_PATTERN
+            ):  # with the text that joins them
                 together.append(pattern)
                 continue
         if together:
@@ -79,7 +81,7 @@ def _joined(patterns: list[str]) -> list[Regex]:
         return [compile_regex(patterns[0])]
     try:
         return [compile_regex("|".join(f"(?:{pattern})" for pattern in patterns))]
-    except PatternError:  # each is sound, but together they need more memory than one may have
+    except PatternError:  # each one compiles, but together they need more memory than one expression may have
         return [compile_regex(pattern) for pattern in patterns]
 
 
@@ -102,10 +104,10 @@ def _hint(pattern: str) -> str:
 
 
 class _Linear:
-    """RE2's object behind the same two methods; it refuses lone surrogates, which JSON may carry.
+    """RE2's object with the same two methods; it refuses lone surrogates, which JSON may carry.
 
-    The object that the library wraps is asked itself: the wrapper's iterator over all matches takes as long as the search,
-    and texts are given as bytes, since nobody asks for places in characters.
+    It calls the object inside the library's wrapper: the wrapper's iterator over all matches takes as long as the search
+    itself. Texts are passed as bytes, since no caller needs positions in characters.
     """
 
     __slots__ = ("_anywhere", "_match", "_whole")

@@ -37,7 +37,7 @@ Incident = Literal[
 ]
 
 _SHOWN = 120
-"""Characters of what matched that go into a reason."""
+"""The most characters of the matched text that go into a reason."""
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, cache_hash=True):
@@ -102,21 +102,21 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
             examples=[True],
         ),
     ] = False
-    outside_project: Annotated[
-        bool, Meta(description="The event's path lies outside the project.", examples=[True])
-    ] = False
+    outside_project: Annotated[bool, Meta(description="The event's path is outside the project.", examples=[True])] = (
+        False
+    )
 
 
 class Match(NamedTuple):
-    """That a rule fits an event, and what of the event made it fit (cut to 120 characters; empty without conditions)."""
+    """The result of a rule that fits: what in the event made it fit (cut to 120 characters; empty without conditions)."""
 
     what: str
     doubt: str = ""
-    """Why the rule counts as fitting although that could not be checked."""
+    """Why the rule counts as fitting although it could not be checked."""
 
 
 _MOST_SCANNED: Final = 4 * MAX_LENGTH
-"""Characters in which names are looked for; a longer line may name anything."""
+"""The most characters in which names are looked for. A longer line may contain any name."""
 
 TOO_LARGE: Final = "too large to be checked; split it"
 CANNOT_BE_READ: Final = "a part of the command cannot be read; write it in a simpler form"
@@ -146,7 +146,7 @@ def judge(rule: Rule, event: Event, disk: Disk | None = None) -> Match | None:
 
 
 def judge_by_names(rule: Rule, event: Event) -> Match | None:
-    """Whether `rule` fits an event whose command line could not be read within its time: by the names in it alone."""
+    """Whether `rule` fits an event whose command line took too long to read: by the names in the line alone."""
     compiled, text = _compiled(rule), command_of(event)
     if not isinstance(text, str) or compiled.commands is None:
         return None
@@ -187,7 +187,7 @@ class _Compiled(NamedTuple):
     cheap: tuple[_Step, ...]
     commands: _Step | None
     finders: tuple[Callable[[frozenset[str]], str], ...]
-    """By command condition, what finds a program that it looks for among the raw names of a line."""
+    """By command condition, the predicate that finds a matching program among the raw names of a line."""
 
 
 @lru_cache(maxsize=4096)
@@ -217,7 +217,7 @@ def _settled(rule: Rule, match: Match) -> Match | None:
 
 
 def _text_step(patterns: tuple[str, ...], unquoted: Callable[[str], str] | None) -> _Step:
-    """Looks for the patterns in the command's text, and then in what `unquoted` makes of it."""
+    """A step that searches the command's text for the patterns, and then each text that `unquoted` makes of it."""
     regexes = compile_alternatives(patterns)
 
     def step(event: Event, _disk: Disk | None) -> Match | None:
@@ -279,7 +279,7 @@ def _command_step(conditions: tuple[CommandMatch, ...], finders: tuple[Callable[
                     return Match(facts.line)
         except OverBudget:
             if disk is None or not disk.patient:
-                raise  # to be checked again by one who has more time
+                raise  # a process with more time checks it again
             name = _named(finders, text)
             return Match(name, TOO_LARGE) if name else None
         if not line.unread:
@@ -297,7 +297,7 @@ UNCHECKED: Final = "the command was not checked as a whole: it took too long"
 
 
 def unread_notes(rules: Iterable[Rule], event: Event) -> tuple[str, ...]:
-    """What a verdict says of a command line that these rules could not read as a whole."""
+    """The notes of a verdict about a command line that these rules could not read completely."""
     text = command_of(event)
     if not isinstance(text, str) or not any(rule.commands for rule in rules):
         return ()
@@ -308,7 +308,7 @@ def unread_notes(rules: Iterable[Rule], event: Event) -> tuple[str, ...]:
 
 
 class SeenCall:
-    """What all rules ask of one tool call, found once: its command line, the commands in it, and the paths that it names."""
+    """What all rules need from one tool call, computed once: its command line, the commands in it, and its paths."""
 
     __slots__ = ("_disk", "_facts", "_given", "_line", "event", "text")
 
@@ -322,13 +322,13 @@ class SeenCall:
 
     @property
     def line(self) -> Commands:
-        """What its command line runs."""
+        """The commands of its command line."""
         if self._line is None:
             self._line = commands(self.text or "")
         return self._line
 
     def facts(self, disk: Disk | None) -> Sequence[CommandFacts]:
-        """Its commands with what is known of each; what was found on disk counts for the request of `disk` only."""
+        """Its commands with what is known of each. Look-ups on disk count for the request of `disk` only."""
         self._look_at(disk)
         if self._facts is None:
             where = _Where(self.event, disk, _place)
@@ -336,7 +336,7 @@ class SeenCall:
         return self._facts
 
     def given(self, disk: Disk | None) -> CommandFacts:
-        """The paths that a call of any tool names, looked at as the words of a command."""
+        """The paths in the arguments of any tool, treated as the words of a command."""
         self._look_at(disk)
         if self._given is None:
             words = Command("", tuple(paths_of(self.event)))
@@ -364,11 +364,11 @@ class _Where:
 
 
 _LAST: Final[list[SeenCall]] = []
-"""The event that was judged last: all its rules are judged one after the other."""
+"""The event that was judged last. All rules of an event are judged one after the other."""
 
 
 def seen_call(event: Event) -> SeenCall:
-    """What is known of the call of an event; remembered for the event that was asked about last."""
+    """What is known about the call of an event; remembered for the last event."""
     for known in _LAST:
         if known.event is event:
             return known
@@ -377,7 +377,7 @@ def seen_call(event: Event) -> SeenCall:
 
 
 def _place(event: Event, disk: Disk | None) -> Place:
-    """The event's place; a tool that names a directory of its own runs there, in the same project."""
+    """The event's place. If the tool has a directory of its own, it runs there, in the same project."""
     place = event_place(event, disk)
     own = event.input.get("cwd")
     if isinstance(own, str) and own and (directory := located(own, place)) is not None:

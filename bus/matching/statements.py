@@ -1,4 +1,4 @@
-"""What a database statement destroys: SQL read statement by statement, without comments and quoted texts."""
+"""Finds what a database statement destroys. Reads SQL statement by statement, without comments and quoted texts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Destroyed = Literal["database", "table", "column", "rows", "values"]
 
 _MAX_LENGTH: Final = 64 * 1024
 WORTH: Final = frozenset(["drop", "truncate", "delete", "update"])
-"""The words, lower-cased, of which a text that destroys anything has one."""
+"""The words, lower-cased, of which every destroying text has at least one."""
 _WORTH: Final = re.compile("|".join(sorted(WORTH)), re.IGNORECASE)
 _OPTION: Final = re.compile(r"""--[\w-]+=|-[A-Za-z](?=[A-Za-z"'`(])""")
 _IGNORED: Final = re.compile(

@@ -1,4 +1,4 @@
-"""Which subcommand a command is: its words that are no options, whatever options come between them."""
+"""Finds the subcommand of a command: its words that are no options, whatever options come between them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bus.shell.commands import Command
 _VALUES: Final[dict[str, frozenset[str]]] = {
     "git": frozenset(["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"]),
 }
-"""Programs all of whose options before the subcommand are known: those that take the next argument."""
+"""Programs whose options before the subcommand are all known: for each, the options that take the next argument."""
 
 
 _MOST_VERBS: Final = 8
@@ -25,7 +25,7 @@ class Verb(NamedTuple):
 
     word: str
     is_optional: bool
-    """It may be the value of the option before it."""
+    """Whether it may be the value of the option before it."""
 
 
 Verbs = tuple[Verb, ...]
@@ -61,13 +61,13 @@ def compile_subcommands(texts: tuple[str, ...]) -> Callable[[Verbs], bool]:
 
 
 def first_words(texts: tuple[str, ...]) -> frozenset[str]:
-    """The words of which a command has one wherever it is any of the subcommands `texts`; empty where they cannot be listed."""
+    """The words of which every command with one of the subcommands `texts` has one; empty if they cannot be listed."""
     listed = texts and not any(_GLOB.search(text.split()[0]) for text in texts)
     return frozenset(word for text in texts for word in text.split()[0].split("|")) if listed else frozenset()
 
 
 def subcommand_needles(texts: tuple[str, ...]) -> Needles:
-    """What a command line holds wherever it is any of these subcommands, beside `first_words`; empty where nothing is known."""
+    """What every command line with one of these subcommands contains besides `first_words`; empty if nothing is known."""
     first = 1 if first_words(texts) else 0
     ways = [[needles_in_literals(map(literal_of, word.split("|"))) for word in text.split()[first:]] for text in texts]
     return any_of([best_of(way) for way in ways])
@@ -101,7 +101,7 @@ def verbs_of(command: Command) -> Verbs:
 
 
 def _begins(verbs: Verbs, wanted: _Words) -> bool:
-    """Whether `verbs` begin with `wanted`, any value of an option left out or counted."""
+    """Whether `verbs` begin with `wanted`. The value of an option may be left out or count as a word."""
     if not wanted:
         return True
     if not verbs:
