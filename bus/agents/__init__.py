@@ -1,4 +1,4 @@
-"""One file a dialect: an agent's payloads into events, and verdicts into that agent's own answers."""
+"""One file for each dialect: it reads an agent's payloads as events, and writes verdicts as that agent's own answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bus.events import SOURCES, source_name
 
 
 def find(source: str) -> AgentDialect:
-    """The dialect of an agent by any spelling of its name; the generic one where there is none of its own."""
+    """The dialect of an agent, by any spelling of its name; the generic dialect if it has none of its own."""
     name = source_name(source)
     return _dialect(name if name in SOURCES else "generic")
 

@@ -1,4 +1,4 @@
-"""What every agent's events can carry, from the dialects' own tables: for people, for programs, and as a page."""
+"""The capabilities of every agent's events, from the tables of the dialects: for people, for programs, and as a page."""
 
 from __future__ import annotations
 

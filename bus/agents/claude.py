@@ -43,7 +43,7 @@ _TABLE: Final[dict[str, Capability]] = {
     "SubagentStop": can(EventType.SUBAGENT_STOP, "block", "context"),
     "TaskCreated": can(EventType.TASK_CREATED, "block", "before"),
     "TaskCompleted": can(EventType.TASK_COMPLETED, "block"),
-    # Context makes a stopping agent go on, as a block does: that is what a hook that gives some there means.
+    # Context makes an agent continue that wants to stop, as a block does; hooks that give context there want that.
     "Stop": can(EventType.AGENT_STOP, "block", "context"),
     "StopFailure": can(EventType.AGENT_ERROR),
     "TeammateIdle": can(_own("TeammateIdle"), "block"),
@@ -67,20 +67,20 @@ CAPABILITIES: Final[dict[str, Capability]] = {
     native: msgspec.structs.replace(can, halts=can.waits)
     for native, can in _TABLE.items()
 }
-"""Every event of Claude Code, November 2026; what each honours is its hooks reference and our observation."""
+"""Every event of Claude Code, November 2026. What each event honours is from its hooks reference and from our tests."""
 
 NEVER: Final = frozenset({"WorktreeCreate"})
-"""Never subscribed: a hook of this event has to create the worktree itself, else creating it fails."""
+"""Never subscribed: a hook of this event has to create the worktree itself, or Claude Code fails to create it."""
 
 QUIET: Final = NEVER | {"MessageDisplay", "FileChanged"}
-"""Off by default too: one call for each chunk of text, and one that only watches files named in its matcher."""
+"""Off by default: MessageDisplay fires for each chunk of text, FileChanged only for files that its matcher names."""
 
 _BY_EXIT_CODE: Final = frozenset({"TaskCompleted", "TeammateIdle"})  # their JSON can stop the agent, not the event
 _BY_ACTION: Final = frozenset({"Elicitation", "ElicitationResult"})  # their answer has no place for a reason
 
 
 def _decision_fields(native: str, case: CarriedVerdict) -> dict[str, Any]:
-    """The part of the answer that carries the decision, in the form of the event's family."""
+    """The fields of the answer that carry the decision. Families of events have different ones."""
     decision, reason = case.decision, case.reason
     if native == "PreToolUse":
         return pre_tool(case)
@@ -97,5 +97,5 @@ DIALECT: Final = Family(_AGENT, CAPABILITIES, _decision_fields, by_exit_code=_BY
 
 
 def fallback(native: str, policy: Policy, why: str) -> HookAnswer:
-    """What the hook command prints when no hook answered; `deny` and `ask` hold on gates only, never on stops."""
+    """What the hook command prints if no hook answered; `deny` and `ask` apply only before an action, never at a stop."""
     return DIALECT.render(native, failed(policy, why))

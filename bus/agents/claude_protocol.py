@@ -16,29 +16,29 @@ from bus.verdicts import Verdict
 from bus.wire.codec import read_json, write_json
 
 Form = Callable[[str, CarriedVerdict], dict[str, Any]]
-"""The part of an answer that carries the decision, by native event; context and notes are put beside it."""
+"""Makes the fields of an answer that carry the decision, for a native event. Context and notes are added to them."""
 
 _ENVELOPE: Final = frozenset({"session_id", "cwd", "hook_event_name"})
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One agent of the family: its name and limits, what its events carry, and the form of its decisions."""
+    """One agent of the family: its name and limits, the capabilities of its events, and its form of decisions."""
 
     agent: Agent
     capabilities: dict[str, Capability]
     form: Form
     by_exit_code: frozenset[str] = frozenset()
-    """Where a deny is exit code 2 with its reason on stderr: JSON there would say something else."""
+    """Events where a deny is exit code 2 with its reason on stderr, because JSON would mean something else."""
     wordless: frozenset[str] = frozenset()
-    """Where the form of a deny has no place for a reason, so the person is told instead."""
+    """Events where a deny has no field for a reason, so the person gets the reason as a note."""
     alone: frozenset[str] = frozenset()
-    """Where nothing beside a deny is read, so its reason carries the context too."""
+    """Events where nothing but the deny is read, so its reason includes the context."""
     call_fields: tuple[str, ...] = ("tool_use_id",)
-    """Where the id of a tool call stands; the first that is there counts."""
+    """The fields that may have the id of a tool call; the first one that is there counts."""
 
     retype: Callable[[str, Mapping[str, Any]], str] | None = None
-    """The type of a payload that is not what its event's name says; empty where it is."""
+    """Finds the type of a payload whose event name is misleading; empty if the name is right."""
 
     @property
     def name(self) -> str:
@@ -46,9 +46,9 @@ class Family:
         return self.agent.name
 
     def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
-        """The event in a payload; what has no field of its own stands in `data`, and all of it in `raw`.
+        """The event in a payload. Fields without a place in the event are in `data`, and the whole payload is in `raw`.
 
-        The event that the hook command was installed for outranks the payload's own word; raises DecodeError.
+        The event that the hook command was installed for counts more than the payload's own name. Raises DecodeError.
         """
         fields = read_json(payload)
         if not isinstance(fields, dict):
@@ -56,7 +56,7 @@ class Family:
         return self.opened(native, fields, host=host)
 
     def opened(self, native: str, fields: dict[str, Any], *, host: str = "") -> Event:
-        """The same of a payload that is an object already."""
+        """The event in a payload that is parsed already."""
         native = native or _text(fields, "hook_event_name")
         if not native:
             raise DecodeError(f"payload of {self.agent.label} names no event (hook_event_name)")
@@ -84,7 +84,7 @@ class Family:
         )
 
     def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
-        """The answer as one line of ASCII JSON; empty where nothing is to be said, or the event is not known."""
+        """The answer as one line of ASCII JSON; empty if there is nothing to write, or the event is not known."""
         can = self.capabilities.get(native)
         if can is None or not can.waits:
             return HookAnswer()
@@ -114,12 +114,13 @@ class Family:
 def can(
     type_: str, *answers: str, timeout: float = 600.0, unit: Literal["s", "ms"] = "s", closed: bool = False
 ) -> Capability:
-    """What an event carries, in a few words; the agents wait for every hook, but the bus is asked only where some
-    answer would change something.
+    """The capability of an event, from a few words.
 
-    `block`, `ask`, `rewrite`, `context`, `output` (or `output as block`), `halt`, `grant` and `interrupt` are what can be
-    said. An ask that cannot be asked denies what has not happened yet (`before`), and is dropped elsewhere; `asks` marks
-    where no answer means that the person is asked.
+    The agents wait for every hook, but Fleethook asks the bus only if an answer would change something.
+
+    `block`, `ask`, `rewrite`, `context`, `output` (or `output as block`), `halt`, `grant` and `interrupt` are the possible
+    answers. An ask that the agent cannot show becomes a deny if the action has not happened yet (`before`), and is dropped
+    elsewhere; with `asks`, the agent asks the person if it gets no answer.
     """
     call = type_ in (EventType.TOOL_PRE_EXECUTE, EventType.PERMISSION_REQUEST)
     return Capability(
@@ -144,7 +145,7 @@ def can(
 
 
 def permission(case: CarriedVerdict) -> dict[str, Any]:
-    """PermissionRequest's own form of a decision; nothing where the person is to be asked."""
+    """The fields of a decision at PermissionRequest; empty if the person is to be asked."""
     if case.decision == "allow":
         changed: dict[str, Any] = {} if case.rewrite is None else {"updatedInput": case.rewrite}
         granted = {"updatedPermissions": list(case.permissions)} if case.permissions else {}
@@ -156,7 +157,7 @@ def permission(case: CarriedVerdict) -> dict[str, Any]:
 
 
 def pre_tool(case: CarriedVerdict) -> dict[str, Any]:
-    """PreToolUse's own form of a decision, with the changed input where there is one."""
+    """The fields of a decision at PreToolUse, with the changed input if there is one."""
     if case.decision == "abstain":
         return {}
     specific: dict[str, Any] = {"permissionDecision": case.decision, "permissionDecisionReason": case.reason}
@@ -166,7 +167,7 @@ def pre_tool(case: CarriedVerdict) -> dict[str, Any]:
 
 
 def block(case: CarriedVerdict) -> dict[str, Any]:
-    """The form of a deny at every other event."""
+    """The fields of a deny at every other event."""
     return {"decision": "block", "reason": case.reason} if case.decision == "deny" else {}
 
 

@@ -25,16 +25,16 @@ NAME: Final = "cline"
 LABEL: Final = "Cline"
 
 TEXT_LIMIT: Final = 49_999
-"""Bytes of UTF-8: it cuts context above 50 KB; for reasons no limit is documented."""
+"""Bytes of UTF-8: Cline cuts context above 50 KB. A limit for reasons is not documented."""
 
 SILENT: Final = HookAnswer(0, b'{"cancel":false}')
-"""No opinion; its documents require an object with `cancel`."""
+"""No opinion; Cline's documents require an object with `cancel`."""
 
 _AGENT: Final = Agent(NAME, LABEL, TEXT_LIMIT, unit="utf-8")
 
 
 def _can(type_: str, *answers: str, deny_else: str = "abstain", timeout: float = 30.0) -> Capability:
-    """As in the Claude family; nothing that it reads is an allow."""
+    """As in the Claude family, but Cline reads no answer as an allow."""
     return msgspec.structs.replace(
         family_can(type_, *answers, timeout=timeout),
         allow=type_ != EventType.TOOL_PRE_EXECUTE,
@@ -59,11 +59,11 @@ CAPABILITIES: Final[dict[str, Capability]] = {
     "SessionShutdown": _can(EventType.SESSION_END),
     "UserPromptSubmit": _can(EventType.USER_PROMPT_SUBMIT, "block", "before", "context"),
     "PreToolUse": _can(EventType.TOOL_PRE_EXECUTE, "block", "before", "context"),
-    # Its cancel would end the whole task over a call that is done.
+    # A cancel would end the whole task because of a call that is over.
     "PostToolUse": _can(_POST, "context", deny_else="context"),
     "PreCompact": _can(EventType.CONTEXT_PRE_COMPACT),
     "Notification": _can(EventType.NOTIFICATION),
-    # The command line's own names; it waits for the first two.
+    # The command line's own event names; it waits for the first two.
     "tool_call": _can(EventType.TOOL_PRE_EXECUTE, "block", "before", "rewrite", "context", timeout=120.0),
     "tool_result": _can(_POST, "context", deny_else="context", timeout=120.0),
     "agent_start": _can(EventType.SESSION_START),
@@ -74,17 +74,17 @@ CAPABILITIES: Final[dict[str, Capability]] = {
     "prompt_submit": _can(EventType.USER_PROMPT_SUBMIT),
     "session_shutdown": _can(EventType.SESSION_END),
 }
-"""Every event of Cline, August 2026: those of the extension, which name the files, and the command line's."""
+"""Every event of Cline, August 2026: the extension's, which are file names, and the command line's."""
 
 _COMMAND_LINE: Final = frozenset(name for name in CAPABILITIES if name[0].islower())
 
 NEVER: Final = _COMMAND_LINE
-"""Never subscribed by these names: no hook file bears them."""
+"""Never subscribed by these names, because no hook file has such a name."""
 
 QUIET: Final = NEVER
-"""Off by default: no more than that."""
+"""Off by default."""
 
-# Where the event's own part stands; the command line sends the extension's beside its own, its values made texts.
+# The fields with the event's own part. The command line also sends the extension's field, with all values as texts.
 _PARTS: Final = (
     "tool_call",
     "tool_result",
@@ -105,7 +105,7 @@ _BARE: Final = {
     "fetch_web_content": "requests",
     "apply_patch": "input",
 }
-"""Where an input that is no object but a text or a list belongs."""
+"""The field for an input that is a text or a list and no object."""
 
 _CALL: Final = frozenset({"id", "name", "toolName", "input", "parameters", "output", "result"})
 _ENVELOPE: Final = frozenset({"hookName", "taskId"})
@@ -118,7 +118,7 @@ class _Dialect:
     capabilities = CAPABILITIES
 
     def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
-        """The event in a payload; its own part is spread over `input`, `output` and `data`, and all of it in `raw`."""
+        """The event in a payload. Its own part is divided into `input`, `output` and `data`; the whole payload is in `raw`."""
         fields = opened(LABEL, payload)
         native = native or text(fields, "hookName") or next((_named(part) for part in _PARTS if part in fields), "")
         if not native:
@@ -145,7 +145,7 @@ class _Dialect:
         )
 
     def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
-        """The answer as one line of ASCII JSON, `cancel` always in it."""
+        """The answer as one line of ASCII JSON; it always has `cancel`."""
         name = _variant(native, event.raw if event is not None else None)
         can = CAPABILITIES.get(name)
         if can is None or not can.waits:
@@ -165,14 +165,14 @@ DIALECT: Final = _Dialect()
 
 
 def _named(part: str) -> str:
-    """The event whose part this is."""
+    """The event that has this part."""
     return part if part in CAPABILITIES else part[0].upper() + part[1:]
 
 
 def _variant(native: str, fields: dict[str, Any] | None) -> str:
-    """The event's name in the table: the command line's where the payload is one of its own."""
-    told = text(fields or {}, "hookName")
-    return told if told in _COMMAND_LINE else native
+    """The event's name in the table: the command line's name if the payload is from the command line."""
+    name = text(fields or {}, "hookName")
+    return name if name in _COMMAND_LINE else native
 
 
 def _type(native: str, fields: dict[str, Any], part: dict[str, Any]) -> str:
@@ -203,7 +203,7 @@ def _canonical(tool: str, part: dict[str, Any]) -> str:
 
 
 def _original(event: Event | None) -> dict[str, Any] | None:
-    """The input as Cline sent it, where it takes one back."""
+    """The input in Cline's own fields, if Cline takes a changed one."""
     part = mapping((event.raw or {}).get("tool_call")) if event is not None else {}
     sent = part.get("input")
     return sent if isinstance(sent, dict) and part.get("name") != "use_mcp_tool" else None

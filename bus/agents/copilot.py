@@ -26,27 +26,28 @@ NAME: Final = "copilot"
 LABEL: Final = "Copilot CLI"
 
 TEXT_LIMIT: Final = 9_999
-"""Bytes of UTF-8: it keeps 10 KB of the context that all hooks of an event give; for reasons no limit is documented."""
+"""Bytes of UTF-8: Copilot CLI keeps 10 KB of the context that all hooks of an event give. A limit for reasons is not
+documented."""
 
 _AGENT: Final = Agent(NAME, LABEL, TEXT_LIMIT, unit="utf-8")
 
 
 def _can(type_: str, *answers: str, deny_else: str = "abstain", closed: bool = False) -> Capability:
-    """As in the Claude family; hooks have 30 s."""
+    """As in the Claude family, with a timeout of 30 s."""
     return msgspec.structs.replace(family_can(type_, *answers, timeout=30.0, closed=closed), deny_else=deny_else)
 
 
-# It fails closed where a hook before a tool crashes, and open where that hook is too slow.
+# It fails closed if a hook before a tool crashes, and open if the hook is too slow.
 _PRE_TOOL: Final = _can(EventType.TOOL_PRE_EXECUTE, "block", "ask", "rewrite", closed=True)
 _PERMISSION: Final = _can(EventType.PERMISSION_REQUEST, "block", "asks", "interrupt")
 _POST_TOOL: Final = msgspec.structs.replace(
     _can(EventType.TOOL_POST_EXECUTE, "context", deny_else="context"), output="field"
 )
 _FAILURE: Final = _can(EventType.TOOL_ERROR, "context", deny_else="context")
-_PROMPT: Final = _can(EventType.USER_PROMPT_SUBMIT)  # it drops what a hook of a settings file answers here
+_PROMPT: Final = _can(EventType.USER_PROMPT_SUBMIT)  # it ignores what a hook of a settings file answers here
 
 GRANTS: Final = 600.0
-"""Seconds that a hook may have where its entry says so; its default is shorter."""
+"""The longest timeout that a hook may have, if its entry says so; the default is shorter."""
 
 CAPABILITIES: Final[dict[str, Capability]] = {
     "sessionStart": _can(EventType.SESSION_START, "context"),
@@ -62,7 +63,7 @@ CAPABILITIES: Final[dict[str, Capability]] = {
     "subagentStop": _can(EventType.SUBAGENT_STOP, "block"),
     "errorOccurred": _can(EventType.AGENT_ERROR),
     "preCompact": _can(EventType.CONTEXT_PRE_COMPACT),
-    # Its context would wake an agent that is idle, and that is no answer to a notification.
+    # Context would wake an idle agent, which no hook wants of a notification.
     "notification": _can(EventType.NOTIFICATION),
     "SessionStart": _can(EventType.SESSION_START, "context"),
     "SessionEnd": _can(EventType.SESSION_END),
@@ -82,7 +83,7 @@ NEVER: Final[frozenset[str]] = frozenset()
 """Every event may be subscribed."""
 
 QUIET: Final = NEVER | {name for name in CAPABILITIES if name[0].isupper()} | {"userPromptTransformed"}
-"""Off by default: the second spelling of each event, which would come beside the first, and the second event of each
+"""Off by default: the second spelling of each event, which would fire in addition to the first, and the second event of a
 prompt."""
 
 _RESULTS: Final = {
@@ -103,10 +104,10 @@ class _Dialect:
     capabilities = CAPABILITIES
 
     def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
-        """The event in a payload; what has no field of its own stands in `data`, and all of it in `raw`.
+        """The event in a payload. Fields without a place in the event are in `data`, and the whole payload is in `raw`.
 
-        A camelCase payload does not name its event: the hook command was installed for one. A tool's arguments may be
-        an object or a text that holds one; a text that holds none (a patch) stands under `input`.
+        A camelCase payload does not name its event, so the name that the hook command was installed for counts. A tool's
+        arguments may be an object or a JSON text of one; any other text (a patch) is in the field `input`.
         """
         fields = opened(LABEL, payload)
         native = native or text(fields, "hook_event_name")
@@ -134,10 +135,10 @@ class _Dialect:
         )
 
     def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
-        """The answer as one line of ASCII JSON; empty where nothing is to be said.
+        """The answer as one line of ASCII JSON; empty if there is nothing to write.
 
-        A note alone is shown to the person as progress, which newer versions know and others ignore; beside a decision
-        it would be a second object, and void both.
+        Newer versions show a note to the person as progress, older ones ignore it. A note is only written alone: beside a
+        decision it would be a second object, and Copilot CLI would ignore both.
         """
         can = CAPABILITIES.get(native)
         if can is None or not can.waits:
@@ -164,7 +165,7 @@ DIALECT: Final = _Dialect()
 
 
 def _decision(can: Capability, case: CarriedVerdict) -> dict[str, Any]:
-    """The part of the answer that carries the decision, in the form of the event's type."""
+    """The fields of the answer that carry the decision, in the form of the event's type."""
     if can.type == EventType.TOOL_PRE_EXECUTE and case.decision != "abstain":
         reply: dict[str, Any] = {"permissionDecision": case.decision, "permissionDecisionReason": case.reason}
         return reply if case.rewrite is None else {**reply, "modifiedArgs": case.rewrite}
@@ -176,7 +177,7 @@ def _decision(can: Capability, case: CarriedVerdict) -> dict[str, Any]:
 
 
 def _type(native: str, known: Capability | None, result: object) -> str:
-    """The event's type; older versions have one event for calls that went well and calls that did not."""
+    """The event's type. Older versions have one event for calls that succeeded and calls that failed."""
     if known is None:
         return native_type(NAME, native)
     ended = text(mapping(result), "resultType", "result_type")
@@ -184,7 +185,7 @@ def _type(native: str, known: Capability | None, result: object) -> str:
 
 
 def _asked(fields: dict[str, Any]) -> dict[str, Any] | None:
-    """The tool's arguments as an object; None where there are none."""
+    """The tool's arguments as an object; None if it has none."""
     sent = next((fields[name] for name in _INPUT if fields.get(name) is not None), None)
     read = unpacked(sent)
     if isinstance(read, dict):
@@ -193,7 +194,7 @@ def _asked(fields: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _original(event: Event | None) -> dict[str, Any] | None:
-    """The arguments as Copilot sent them, where it takes an object back."""
+    """The input in Copilot's own fields, if it takes an object back."""
     fields = event.raw if event is not None and event.raw is not None else {}
     sent = next((unpacked(fields[name]) for name in _INPUT if fields.get(name) is not None), None)
     return sent if isinstance(sent, dict) else None

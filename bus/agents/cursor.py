@@ -25,20 +25,20 @@ NAME: Final = "cursor"
 LABEL: Final = "Cursor"
 
 TEXT_LIMIT: Final = 9_999
-"""UTF-16 units of one text in an answer; no limit is documented."""
+"""UTF-16 units of one text in an answer; a limit is not documented."""
 
 SILENT: Final = HookAnswer(0, b"{}")
-"""No opinion, also of an event that nobody waits for, and of a hook command whose Fleethook is gone."""
+"""No opinion. It is also the answer at events without waiting, and if Fleethook is not installed any more."""
 
 _AGENT: Final = Agent(NAME, LABEL, TEXT_LIMIT)
 _SAYS_NOTHING: Final = "exit 0 and {}; an empty stdout may block"
 
 
 def _can(type_: str, *answers: str, elsewhere: str = "", deny_else: str = "abstain") -> Capability:
-    """As in the Claude family, with what only Cursor has."""
+    """As in the Claude family, and what only Cursor has."""
     return msgspec.structs.replace(
         family_can(type_, *answers, timeout=60.0),
-        rewrite_as="deny",  # it has no ask with a changed input
+        rewrite_as="deny",  # it cannot ask with a changed input
         elsewhere=frozenset(elsewhere.split()),
         deny_else=deny_else,
         silence=_SAYS_NOTHING,
@@ -53,7 +53,7 @@ _PRE: Final = EventType.TOOL_PRE_EXECUTE
 _POST: Final = EventType.TOOL_POST_EXECUTE
 
 GRANTS: Final = 600.0
-"""Seconds that a hook may have where its entry says so; its default is shorter."""
+"""The longest timeout that a hook may have, if its entry says so; the default is shorter."""
 
 CAPABILITIES: Final[dict[str, Capability]] = {
     "sessionStart": _can(EventType.SESSION_START, "context"),
@@ -71,7 +71,7 @@ CAPABILITIES: Final[dict[str, Capability]] = {
     "beforeTabFileRead": _can(_PRE, "block", "before"),
     "afterTabFileEdit": _can(EventType.FILE_CHANGE),
     "subagentStart": _can(EventType.SUBAGENT_START, "block", "before"),
-    # Context makes a stopping agent go on, as a block does: both are its next message.
+    # Context makes an agent continue that wants to stop, as a block does: both are its next message.
     "subagentStop": _can(EventType.SUBAGENT_STOP, "block", "context"),
     "stop": _can(EventType.AGENT_STOP, "block", "context"),
     "preCompact": _can(EventType.CONTEXT_PRE_COMPACT),
@@ -86,18 +86,18 @@ NEVER: Final[frozenset[str]] = frozenset()
 
 QUIET: Final = NEVER | {
     "afterShellExecution",
-    "afterMCPExecution",  # postToolUse says the same, with the id of the call
-    "afterAgentThought",  # one for each thought
+    "afterMCPExecution",  # postToolUse has the same facts, and the id of the call
+    "afterAgentThought",  # fires for each thought
     "beforeTabFileRead",
-    "afterTabFileEdit",  # while a person types
-    "workspaceOpen",  # older versions take a name that they do not know for a broken file, and then run no hook at all
+    "afterTabFileEdit",  # fires while a person types
+    "workspaceOpen",  # older versions reject a file with a name that they do not know, and then run no hook at all
 }
 """Off by default."""
 
 TOGETHER: Final = frozenset({"preToolUse", "beforeShellExecution", "beforeMCPExecution", "beforeReadFile"})
-"""What one call needs between them: a changed input goes with the first, an ask with the second and third."""
+"""The events of one call that belong together: the first takes a changed input, the second and third can ask."""
 
-# What follows a call of these tools asks the person; of all others this is the last word.
+# After preToolUse of these tools, a later event of the same call can ask the person. Other tools have none.
 _ASKED_LATER: Final = msgspec.structs.replace(
     CAPABILITIES["preToolUse"], ask_else="abstain", elsewhere=frozenset({"ask"})
 )
@@ -106,10 +106,12 @@ _STOPPED: Final = _can(EventType.USER_INTERRUPT)
 _PERMISSION: Final = frozenset(
     {"preToolUse", "beforeShellExecution", "beforeMCPExecution", "beforeReadFile", "beforeTabFileRead", "subagentStart"}
 )
-_TO_AGENT: Final = frozenset({"preToolUse", "beforeShellExecution", "beforeMCPExecution"})  # they have `agent_message`
+_TO_AGENT: Final = frozenset(
+    {"preToolUse", "beforeShellExecution", "beforeMCPExecution"}
+)  # they can have `agent_message`
 _NEXT_MESSAGE: Final = frozenset({"stop", "subagentStop"})
 
-# The events that are a tool of their own, and where its input stands.
+# The events that are a tool themselves, and the fields with their input.
 _SHELL: Final = frozenset({"beforeShellExecution", "afterShellExecution"})
 _MCP: Final = frozenset({"beforeMCPExecution", "afterMCPExecution"})
 _FILES: Final = {
@@ -129,9 +131,9 @@ class _Dialect:
     capabilities = CAPABILITIES
 
     def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
-        """The event in a payload; what has no field of its own stands in `data`, and all of it in `raw`.
+        """The event in a payload. Fields without a place in the event are in `data`, and the whole payload is in `raw`.
 
-        A stop that is none (aborted, an error) has the type of what it is; JSON in texts is read.
+        A stop after an abort or an error has the type of that. JSON in texts is parsed.
         """
         fields = opened(LABEL, payload)
         native = native or text(fields, "hook_event_name")
@@ -187,18 +189,18 @@ DIALECT: Final = _Dialect()
 
 
 def _said(native: str, case: CarriedVerdict) -> dict[str, Any]:
-    """The part of the answer that is no permission."""
+    """The fields of the answer besides the permission."""
     if native == "beforeSubmitPrompt":
         return {"continue": case.decision != "deny"}
     if native in _NEXT_MESSAGE:
-        reply = [case.reason if case.decision == "deny" else "", case.context]  # an allow is no reason to go on
+        reply = [case.reason if case.decision == "deny" else "", case.context]  # an allow is no reason to continue
         following = "\n\n".join(filter(None, reply))
         return {"followup_message": following} if following else {}
     return {"additional_context": case.context} if case.context else {}
 
 
 def _capability(native: str, event: Event | None) -> Capability | None:
-    """What the event carries: less where a stop is none, and an ask where a later event of the call can ask."""
+    """The capability of the event. It is smaller for a stop after an abort, and if a later event of the call can ask."""
     can = CAPABILITIES.get(native)
     if event is None or can is None:
         return can
@@ -218,7 +220,7 @@ def _type(native: str, fields: dict[str, Any]) -> str:
 
 
 def _call(native: str, fields: dict[str, Any]) -> tuple[str, dict[str, Any], set[str]]:
-    """The tool's name, its input, and the fields that these were."""
+    """The tool's name, its input, and the fields that they come from."""
     if native in _SHELL:
         return "Shell", {name: fields[name] for name in ("command", "cwd") if name in fields}, {"command"}
     if native in _FILES:
@@ -226,7 +228,7 @@ def _call(native: str, fields: dict[str, Any]) -> tuple[str, dict[str, Any], set
         return _FILES[native], {name: fields[name] for name in names}, names
     tool, unread = text(fields, "tool_name"), unpacked(fields.get("tool_input"))
     if native in _MCP and tool:
-        tool = f"MCP:{tool.removeprefix('MCP:')}"  # as preToolUse names the same call
+        tool = f"MCP:{tool.removeprefix('MCP:')}"  # the name that preToolUse gives the same call
     taken = {"tool_name"} if tool else set()
     if isinstance(unread, dict):
         return tool, unread, taken | {"tool_input"}
@@ -243,6 +245,6 @@ def _canonical(tool: str, server: str) -> str:
 
 
 def _original(event: Event | None) -> dict[str, Any] | None:
-    """The input as Cursor sent it, where it takes one back."""
+    """The input in Cursor's own fields, if it takes a changed one."""
     fields = unpacked(event.raw.get("tool_input")) if event is not None and event.raw is not None else None
     return fields if isinstance(fields, dict) else None

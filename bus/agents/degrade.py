@@ -25,15 +25,15 @@ class Agent(NamedTuple):
     """The facts about an agent on which the texts of its answers depend."""
 
     name: str
-    """Its source name."""
+    """The agent's source name."""
     label: str
-    """Its name for people."""
+    """The agent's name for people."""
     limit: int
     """The longest text that the agent passes on uncut, in its own unit."""
     unit: Literal["utf-16", "utf-8"] = "utf-16"
     """The unit of the limit: UTF-16 units, as in JavaScript, or bytes."""
     strict: bool = False
-    """Its JSON reader refuses an answer with half a surrogate pair, so a deny would be lost."""
+    """Whether its JSON reader refuses an answer with a lone surrogate, so that a deny would be lost."""
 
 
 class CarriedVerdict(NamedTuple):
@@ -41,7 +41,7 @@ class CarriedVerdict(NamedTuple):
 
     decision: Decision
     reason: str
-    """For the model: never empty if there is a decision, and within the limit."""
+    """The reason, for the model: never empty if there is a decision, and within the limit."""
     rewrite: dict[str, Any] | None
     """The whole changed input, in the agent's own fields."""
     context: str
@@ -56,7 +56,7 @@ class CarriedVerdict(NamedTuple):
     notes: list[str]
     """For the person at the terminal."""
     lost: tuple[str, ...]
-    """The parts of the verdict that the answer cannot carry: counted, and shown in the trace."""
+    """The parts of the verdict that the answer cannot carry. They are counted, and shown in the trace."""
 
 
 def degrade(
@@ -70,7 +70,7 @@ def degrade(
     """The verdict as the event can carry it; `original` is the tool's input as the agent sent it."""
     decision, extra, deny_reason = verdict.decision, "", ""
     lost: list[str] = []
-    quiet: list[str] = []  # losses that the person need not see at every call, or that the reason names
+    quiet: list[str] = []  # losses that the person need not see at every call, or that the reason names anyway
     if verdict.fallback and can.type not in GATES:
         decision = "abstain"  # a failure never blocks a stop, nor anything that is not a gate
     rewrite: dict[str, Any] | None = None
@@ -82,7 +82,7 @@ def degrade(
             rewrite = None
             lost.append(f"a changed input was dropped: {native} carries none")
         elif rewrite is None or not can.rewrite or (can.rewrite_as == "deny" and decision != "allow"):
-            # The agent cannot carry this input, or not without a decision: the reason says what to call instead.
+            # The agent cannot carry this input, or not without a decision. The reason names the call to make instead.
             if not can.rewrite:
                 quiet.append(f"a changed input became deny: {native} carries none")
             decision, extra = "deny", f"A hook changed the input: call the tool with {_shown(verdict.updated_input)}"

@@ -1,4 +1,4 @@
-"""What hook scripts ask of an event of any agent: model, messages, tokens, and the tool's call and result in words."""
+"""The facts that hook scripts need of an event of any agent: model, messages, tokens, the tool's call and result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ERROR: Final = ("error", "error_message", "errorMessage", "message")
 
 
 def tool_call(agent: str, event: Event) -> tuple[str, dict[str, Any]]:
-    """The name and input of the event's tool call as `agent` writes them; the canonical ones where it has none of its own."""
+    """The name and input of the event's tool call as `agent` writes them; the canonical ones if it has no such tool."""
     tool = event.native_tool if event.source == agent and event.native_tool else tool_for(agent, event.tool)
     return tool, input_for(agent, tool, event.source, event.native_tool, event.input)
 
@@ -36,7 +36,7 @@ def as_json(value: object, *, compact: bool = True) -> str:
 
 
 def model(event: Event) -> str:
-    """The model that the agent uses, where the event says it."""
+    """The model that the agent uses, if the event has it."""
     for holder in (event.data, _mapping(event.data.get("llm_request"))):
         for name in _MODEL:
             value = holder.get(name)
@@ -47,14 +47,14 @@ def model(event: Event) -> str:
 
 
 def user_message(event: Event) -> str:
-    """What the user asked, where the event says it."""
+    """The prompt of the user, if the event has it."""
     if event.type == EventType.SESSION_MESSAGE and event.data.get("message_role") == "user":
         return _first(event.data, ("message_content",))
     return _first(event.data, _USER)
 
 
 def assistant_message(event: Event) -> str:
-    """What the model answered last, where the event says it."""
+    """The last answer of the model, if the event has it."""
     if event.type == EventType.SESSION_MESSAGE and event.data.get("message_role") == "assistant":
         return _first(event.data, ("message_content",))
     names = (*_ASSISTANT, *_ANSWER) if event.type == EventType.LLM_POST_RESPONSE else _ASSISTANT
@@ -62,12 +62,12 @@ def assistant_message(event: Event) -> str:
 
 
 def turn_number(event: Event) -> str:
-    """The number of the turn as the agent counts it; empty where it does not say: most agents only have ids of turns."""
+    """The number of the turn as the agent counts it; empty for most agents, which only have ids of turns."""
     return _number(event.data, _TURN)
 
 
 def tokens(event: Event) -> str:
-    """How many tokens an answer of the model cost in all, where the event says it."""
+    """The tokens of an answer of the model in all, if the event has them."""
     response = _mapping(event.data.get("llm_response"))
     holders = (event.data, _mapping(event.data.get("usage")), _mapping(response.get("usageMetadata")))
     for holder in holders:

@@ -52,7 +52,7 @@ _BEFORE: Final = frozenset(
 
 
 def _can(type_: EventType) -> Capability:
-    """A pre-event can be kept from happening; only a tool's input can be changed, and nothing asked or told."""
+    """A pre-event can be denied, and a tool's input can be changed. Forge has no ask and no context."""
     tool = type_ == EventType.TOOL_PRE_EXECUTE
     return Capability(
         type=type_.value,
@@ -75,7 +75,7 @@ _IN_DATA: Final = frozenset({"tool_args", "arguments", "tool_result", "result"})
 
 
 class _Dialect:
-    """Forge's events and endings; it has no state."""
+    """Forge's events and the ways in which a hook ends; it has no state."""
 
     name = NAME
     capabilities = CAPABILITIES
@@ -83,7 +83,7 @@ class _Dialect:
     def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
         """The event in `HookEvent.to_json()`: type, timestamp, data, tool_name, session_id (F-02).
 
-        Of a tool the call stands in `data.tool_args` and its outcome in `data.tool_result`, as F-07 names them.
+        A tool's arguments are in `data.tool_args`, and its result is in `data.tool_result`, the names of F-07.
         """
         fields = opened("Forge", payload)
         native = native or text(fields, "type")
@@ -110,7 +110,10 @@ class _Dialect:
         )
 
     def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
-        """Exit 2 with the reason on stderr; a changed input as `{"tool_args": …}` on stdout; else exit 0 and nothing."""
+        """Exit code 2 with the reason on stderr for a deny.
+
+        Else exit code 0; a changed input is `{"tool_args": …}` on stdout.
+        """
         can = CAPABILITIES.get(native)
         if can is None or not can.waits:
             return HookAnswer()
@@ -125,7 +128,7 @@ DIALECT: Final = _Dialect()
 
 
 def _original(event: Event | None) -> dict[str, Any] | None:
-    """The arguments as Forge sent them."""
+    """The arguments in Forge's own fields."""
     if event is None or event.raw is None:
         return None
     data = mapping(event.raw.get("data"))

@@ -29,12 +29,12 @@ _AGENT: Final = Agent(NAME, LABEL, TEXT_LIMIT)
 
 
 def _can(type_: str, *answers: str) -> Capability:
-    """As in the Claude family; hooks have 60 s, which its settings write in milliseconds."""
+    """As in the Claude family. Hooks have 60 s, and its settings write milliseconds."""
     return family_can(type_, *answers, timeout=60.0, unit="ms")
 
 
 GRANTS: Final = 600.0
-"""Seconds that a hook may have where its entry says so; its default is shorter."""
+"""The longest timeout that a hook may have, if its entry says so; the default is shorter."""
 
 CAPABILITIES: Final[dict[str, Capability]] = {
     "SessionStart": _can(EventType.SESSION_START, "context"),
@@ -51,22 +51,22 @@ CAPABILITIES: Final[dict[str, Capability]] = {
     "PreCompress": _can(EventType.CONTEXT_PRE_COMPACT),
     "Notification": _can(EventType.NOTIFICATION),
 }
-"""Every event of Gemini CLI, November 2026; it has none for permissions, subagents or a failed tool call of its own."""
+"""Every event of Gemini CLI, November 2026. It has none for permissions, subagents or failed tool calls."""
 
 NEVER: Final[frozenset[str]] = frozenset()
 """Every event may be subscribed."""
 
 QUIET: Final = NEVER | {"BeforeModel", "AfterModel", "BeforeToolSelection", "PreCompress"}
-"""Off by default: AfterModel comes for each chunk of an answer, the others with each model request, with the whole
-conversation in them (PreCompress too, whether anything is compressed or not: observed)."""
+"""Off by default. AfterModel fires for each chunk of an answer, the others for each model request with the whole conversation.
+PreCompress fires even if nothing is compressed (observed)."""
 
 
 def _decision_fields(native: str, case: CarriedVerdict) -> dict[str, Any]:
-    """The part of the answer that carries the decision."""
+    """The fields of the answer that carry the decision."""
     reply: dict[str, Any] = {}
     if case.decision in ("deny", "ask"):
         reply = {"decision": case.decision, "reason": case.reason}
-    if case.decision == "ask":  # of an ask it shows the person the message, and the reason to nobody
+    if case.decision == "ask":  # of an ask, it shows the message to the person, and the reason to no one
         case.notes.append(case.reason.rpartition(" [")[0])
     if native == "BeforeTool" and case.rewrite is not None:
         reply["hookSpecificOutput"] = {"tool_input": case.rewrite}
@@ -81,7 +81,7 @@ class _Dialect:
     _family = Family(_AGENT, CAPABILITIES, _decision_fields)
 
     def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
-        """The event in a payload; a tool's error makes it a `tool:error`, and an MCP tool's server is in its name."""
+        """The event in a payload. A tool's error makes it a `tool:error`, and an MCP tool's name includes its server."""
         event = self._family.read(native, payload, host=host)
         fields = event.raw or {}
         if event.native == "AfterTool" and mapping(event.output).get("error"):
@@ -92,7 +92,7 @@ class _Dialect:
         return event
 
     def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
-        """The answer as one line of ASCII JSON; empty where nothing is to be said."""
+        """The answer as one line of ASCII JSON; empty if there is nothing to write."""
         return self._family.render(native, verdict, event)
 
 

@@ -66,10 +66,9 @@ class _Dialect:
     capabilities = CAPABILITIES
 
     def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
-        """The event in a JSON object of its fields; fields that an event does not have go to `data`.
+        """The event in a JSON object of its fields; unknown fields go to `data`.
 
-        `native` is the type where the object names none; raises DecodeError where neither does, or a field has the
-        wrong shape.
+        `native` is the type if the object has none. Raises DecodeError if there is no type, or a field has the wrong shape.
         """
         fields = read_json(payload)
         if not isinstance(fields, dict):
@@ -101,7 +100,7 @@ class _Dialect:
         verdict: Verdict,
         event: Event | None = None,
     ) -> HookAnswer:
-        """The verdict as one line of JSON; exit code 0 always, a deny included."""
+        """The verdict as one line of JSON. The exit code is always 0, even for a deny."""
         reply = {"decision": verdict.decision, "reason": verdict.reason, **msgspec.to_builtins(verdict)}
         reply["event"] = verdict.event or (event.id if event is not None else "")
         return HookAnswer(0, write_json(reply) + b"\n")

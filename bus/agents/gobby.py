@@ -56,7 +56,7 @@ EVENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "elicitation_result": ("claude:ElicitationResult",),
     "message_display": ("claude:MessageDisplay",),
 }
-"""Gobby's unified names and what they are here (G-01); after a tool means after a failed one too."""
+"""The canonical types of Gobby's unified names (G-01). `after_tool` comes after a failed call too."""
 
 
 ALIASES: Final[Mapping[str, str]] = {
@@ -69,10 +69,10 @@ ALIASES: Final[Mapping[str, str]] = {
     "post_tool_use_failure": "after_tool",
     "user_prompt_expand": "user_prompt_expansion",
 }
-"""Claude Code's names, which Gobby takes in kebab case, and those of G-21, in snake case."""
+"""Claude Code's event names, which Gobby accepts in kebab case, and those of G-21 in snake case."""
 
 TEXT_LIMIT: Final = 9_999
-"""UTF-16 units of one text: Gobby hands it on to Claude Code, which cuts above 10,000."""
+"""UTF-16 units of one text: Gobby passes it to Claude Code, which cuts above 10,000."""
 
 _AGENT: Final = Agent(NAME, "Gobby", TEXT_LIMIT)
 
@@ -96,7 +96,7 @@ _CALLS: Final = frozenset({EventType.TOOL_PRE_EXECUTE.value, EventType.PERMISSIO
 
 
 def _can(type_: str) -> Capability:
-    """Where it waits its response has a place for everything; a changed input is one of a tool call."""
+    """If Gobby waits, its response has a field for everything; only a tool call has a changed input."""
     waits = type_ in _MORE
     return Capability(
         type=type_,
@@ -112,7 +112,7 @@ def _can(type_: str) -> Capability:
 
 
 CAPABILITIES: Final[dict[str, Capability]] = {name: _can(str(types[0])) for name, types in EVENTS.items()}
-"""Gobby's unified names; what the agent behind it makes of a response is Gobby's own business."""
+"""Gobby's unified names. What the agent behind Gobby does with a response is not known here."""
 
 _ENVELOPE: Final = frozenset({"event_type", "hook_type", "session_id", "cwd", "machine_id", "data", "input_data"})
 _TOOL: Final = frozenset({"tool_name", "tool_input", "tool_output", "tool_response", "tool_use_id", "tool_call_id"})
@@ -127,8 +127,8 @@ class _Dialect:
     def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
         """The event in a HookEvent: event_type, session_id, source, timestamp, data, machine_id, cwd …
 
-        `{hook_type, input_data, source}`, which Gobby's own clients post, is read too. Names may be written as Claude
-        Code or Gobby write them; the agent behind Gobby stands in `data.agent`.
+        The form `{hook_type, input_data, source}`, which Gobby's own clients post, is read too. Names may have Claude Code's or
+        Gobby's spelling. The agent behind Gobby is in `data.agent`.
         """
         fields = opened("Gobby", payload)
         native = _unified(native or text(fields, "event_type", "hook_type"))
@@ -161,9 +161,9 @@ class _Dialect:
         )
 
     def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
-        """A HookResponse: decision, and where there are any reason, context, system_message, modified_input.
+        """A HookResponse: decision, and reason, context, system_message, modified_input if there are any.
 
-        No opinion is Gobby's `allow`, which says that it has nothing against it; a native allow is `auto_approve` too.
+        Gobby's `allow` is no opinion: it objects to nothing. A native allow is also written as `auto_approve`.
         """
         can = CAPABILITIES.get(_unified(native))
         if can is None or not can.waits:
@@ -187,13 +187,13 @@ DIALECT: Final = _Dialect()
 
 
 def _unified(name: str) -> str:
-    """An event's name in Gobby's own spelling: `PreToolUse`, `pre-tool-use` and `before_tool` are one."""
+    """An event's name in Gobby's own spelling: `PreToolUse`, `pre-tool-use` and `before_tool` are the same event."""
     plain = _HUMP.sub("_", name.strip()).replace("-", "_").lower()
     return ALIASES.get(plain, plain)
 
 
 def _original(event: Event | None) -> dict[str, Any] | None:
-    """The arguments as Gobby sent them."""
+    """The arguments in Gobby's own fields."""
     if event is None or event.raw is None:
         return None
     fields = unpacked(mapping(event.raw.get("data", event.raw.get("input_data"))).get("tool_input"))

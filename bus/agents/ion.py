@@ -19,23 +19,23 @@ from bus.verdicts import Verdict
 NAME: Final = "ion"
 
 TIMEOUT: Final = 5.0
-"""Seconds that ion gives a hook that says nothing; its files write milliseconds (I-04)."""
+"""Seconds that ion gives a hook without a timeout; its files write milliseconds (I-04)."""
 
 CAPABILITIES: Final[dict[str, Capability]] = {
     native: msgspec.structs.replace(can, timeout=min(can.timeout, TIMEOUT), unit="ms")
     for native, can in CLAUDE.capabilities.items()
     if not can.type.startswith("claude:")
 }
-"""Claude Code's events, but for those that are about Claude Code itself."""
+"""Claude Code's events without those that are about Claude Code itself."""
 
 _CLAUDES: Final = {"event": "hook_event_name", "tool_output": "tool_response"}
-"""ion's own names for what Claude Code calls otherwise (I-02); its other fields have one name."""
+"""ion's own names for fields of Claude Code (I-02). Its other fields have one name only."""
 
 _FAMILY: Final[Family] = replace(
     CLAUDE,
     agent=Agent(NAME, "ion", CLAUDE.agent.limit),
     capabilities=CAPABILITIES,
-    # ion reads a block from the exit code alone: 2, with the message on stderr (I-03).
+    # ion reads a block from the exit code only: 2, with the message on stderr (I-03).
     by_exit_code=frozenset(native for native, can in CAPABILITIES.items() if can.block),
 )
 
@@ -47,7 +47,7 @@ class _Dialect:
     capabilities = CAPABILITIES
 
     def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
-        """The event in a payload of ion's, or of Claude Code's; where both names of a field stand, Claude Code's holds."""
+        """The event in a payload with ion's or Claude Code's field names. If a field has both names, Claude Code's counts."""
         fields = opened("ion", payload)
         if fields.keys().isdisjoint(_CLAUDES):
             return _FAMILY.opened(native, fields, host=host)
@@ -56,7 +56,7 @@ class _Dialect:
         return msgspec.structs.replace(_FAMILY.opened(native, plain, host=host), raw=fields)
 
     def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
-        """A deny as exit 2 with its reason on stderr (I-03), everything else in Claude Code's own JSON."""
+        """A deny as exit code 2 with its reason on stderr (I-03). All other answers are Claude Code's JSON."""
         return _FAMILY.render(native, verdict, event)
 
 

@@ -29,20 +29,20 @@ from bus.wire.codec import write_json
 NAME: Final = "opencode"
 
 TEXT_LIMIT: Final = 30_000
-"""UTF-16 units of one text; OpenCode itself hands 20,000 characters on whole (observed) and names no limit."""
+"""UTF-16 units of one text. OpenCode passes on 20,000 characters whole (observed) and documents no limit."""
 
 TIMEOUT: Final = 600.0
-"""Seconds that the plugin gives the hook command, for hooks that declare as much; OpenCode itself would wait for ever."""
+"""Seconds that the plugin gives the hook command, for hooks with such a timeout. OpenCode itself would wait forever."""
 
 PLUGIN: Final = Path(__file__).with_name("opencode_plugin.js")
-"""The plugin as data; `plugin_text` fills it in."""
+"""The plugin's template; `plugin_text` fills it in."""
 
 _SETUP: Final = "const SETUP = {}\n"
 _AGENT: Final = Agent(NAME, "OpenCode", TEXT_LIMIT)
 
 
 def _can(type_: str, *answers: str) -> Capability:
-    """An ask denies what has not happened yet (`before`); a changed input needs no allow, OpenCode's own rules still hold."""
+    """An ask becomes a deny before an action (`before`). A changed input needs no allow: OpenCode's own rules still apply."""
     return Capability(
         type=str(type_),
         waits=bool(answers),
@@ -77,7 +77,7 @@ CAPABILITIES: Final[dict[str, Capability]] = {
     "experimental.text.complete": _can(EventType.LLM_POST_RESPONSE),
     "tool.execute.before": _can(EventType.TOOL_PRE_EXECUTE, "block", "before", "rewrite", "context"),
     "tool.execute.after": _can(EventType.TOOL_POST_EXECUTE, "block", "context", "output"),
-    "message.part.updated": _can(EventType.TOOL_ERROR),  # the plugin sends failed calls of tools only
+    "message.part.updated": _can(EventType.TOOL_ERROR),  # the plugin sends this event for failed calls of tools only
     "permission.asked": _can(EventType.PERMISSION_REQUEST, "block", "allow", "asks"),
     "permission.replied": _can(EventType.PERMISSION_GRANTED),
     "experimental.session.compacting": _can(EventType.CONTEXT_PRE_COMPACT, "context"),
@@ -92,22 +92,25 @@ CAPABILITIES: Final[dict[str, Capability]] = {
     "file.edited": _can(EventType.FILE_CHANGE),
     "todo.updated": _can(_own("todo.updated")),
 }
-"""The events that our plugin knows how to send; any other of OpenCode's bus may be named too."""
+"""The events that our plugin can send. Any other event of OpenCode's bus may be named too."""
 
 QUIET: Final = frozenset({"chat.params", "session.status", "session.updated", "session.diff", "message.updated"})
-"""Off by default: several for each turn, and nothing that the others do not say."""
+"""Off by default: they fire several times for each turn, and the other events have the same facts."""
 
 _TOOL_HOOKS: Final = frozenset({"tool.execute.before", "tool.execute.after"})
 
 
 class _Dialect:
-    """What our plugin sends and reads; it has no state."""
+    """The protocol of our plugin; it has no state."""
 
     name = NAME
     capabilities = CAPABILITIES
 
     def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
-        """The event in what the plugin sent; what has no field of its own stands in `data`, and all of it in `raw`."""
+        """The event that the plugin sent.
+
+        Fields without a place in the event are in `data`, and the whole payload is in `raw`.
+        """
         fields = opened("OpenCode's plugin", payload)
         asked, answered = mapping(fields.get("input")), mapping(fields.get("output"))
         if fields.get("hook") == "event":
@@ -152,7 +155,7 @@ class _Dialect:
         )
 
     def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
-        """What the plugin is to do, as one line of ASCII JSON; empty where there is nothing."""
+        """The plugin's instructions as one line of ASCII JSON; empty if there are none."""
         can = CAPABILITIES.get(native)
         if can is None or not can.waits:
             return HookAnswer()
@@ -179,7 +182,10 @@ DIALECT: Final = _Dialect()
 def plugin_text(
     python: str, answer_file: str | os.PathLike[str], events: Iterable[str], *, fail_closed: bool = False
 ) -> str:
-    """The plugin file for these events, which asks with this answer file; with `fail_closed` its gates stay shut."""
+    """The text of the plugin file for these events and this answer file.
+
+    With `fail_closed`, it denies if Fleethook cannot answer.
+    """
     python, *words, _agent, _event, answers = hook_command(python, NAME, "", answer_file)
     setup = {
         "command": [python, *words],
@@ -202,7 +208,7 @@ def _mode(native: str, *, fail_closed: bool) -> str:
 
 
 def _type(native: str, fields: Mapping[str, Any], asked: Mapping[str, Any], info: Mapping[str, Any]) -> str:
-    """The canonical type; a subagent is a session that has a parent, and a permission may have been refused."""
+    """The canonical type. A session with a parent is a subagent, and a permission may have been refused."""
     if native == "session.created" and info.get("parentID"):
         return EventType.SUBAGENT_START.value
     if native == "session.idle" and fields.get("parent"):
@@ -216,7 +222,7 @@ def _type(native: str, fields: Mapping[str, Any], asked: Mapping[str, Any], info
 def _call(
     native: str, asked: Mapping[str, Any], answered: Mapping[str, Any], part: Mapping[str, Any]
 ) -> tuple[str, dict[str, Any], Any]:
-    """The tool, its arguments and its output, wherever this event has them."""
+    """The tool, its arguments and its output, from the fields that this event has."""
     if native in _TOOL_HOOKS:
         before = native == "tool.execute.before"
         output = None if before else answered.get("output", answered.get("content"))
@@ -230,7 +236,7 @@ def _call(
 
 
 def _original(event: Event | None) -> dict[str, Any] | None:
-    """The arguments as OpenCode has them."""
+    """The arguments in OpenCode's own fields."""
     if event is None or event.raw is None:
         return None
     fields = mapping(event.raw.get("output")).get("args")

@@ -21,10 +21,10 @@ from bus.wire.codec import MAX_BODY
 NAME: Final = "pigo"
 
 TEXT_LIMIT: Final = 10_000
-"""UTF-16 units of a reason; pigo cuts a tool's output there (P-07)."""
+"""UTF-16 units of a reason; pigo cuts a tool's output at this length (P-07)."""
 
 SENDS: Final = """awk 'BEGIN{for(n in ENVIRON)if(n~/^PIGO_/)printf"%s=%s%c",n,ENVIRON[n],0}'"""
-"""Writes a hook's PIGO_* variables, and nothing else of the environment, as this dialect reads them."""
+"""A shell command that writes a hook's PIGO_* variables, and nothing else of the environment, in the form that `read` takes."""
 
 _AGENT: Final = Agent(NAME, "pigo", TEXT_LIMIT)
 
@@ -46,7 +46,7 @@ CAPABILITIES: Final[dict[str, Capability]] = {
     "turn_end": Capability(type=EventType.TURN_END.value, timeout=10.0),
     "agent_end": Capability(type=EventType.AGENT_END.value, timeout=10.0),
 }
-"""Only `tool_start` can intercept (P-04); any exit but 0 does, a timeout's included (P-10, P-12)."""
+"""Only `tool_start` can block (P-04). Every exit code but 0 blocks, and a timeout too (P-10, P-12)."""
 
 _TOOL: Final = frozenset({"tool_name", "tool_args", "tool_input", "tool_output", "tool_error"})
 _ENVELOPE: Final = frozenset({"event", "work_dir", "session_id"})
@@ -61,7 +61,7 @@ class _Dialect:
     def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
         """The event in a payload, whose fields are pigo's variables with or without `PIGO_`, in either case.
 
-        `tool_args` is an object or its JSON text; a bash call that brings only `tool_input` has that as its command.
+        `tool_args` is an object or its JSON text. If a bash call has only `tool_input`, that is its command.
         """
         fields = _variables(payload) if payload.startswith(b"PIGO_") else opened("pigo", payload)
         plain = {name.lower().removeprefix("pigo_"): value for name, value in fields.items()}
@@ -92,9 +92,9 @@ class _Dialect:
         )
 
     def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
-        """Exit 2 with the reason as output where the tool is cancelled, else exit 0 and nothing.
+        """Exit code 2 with the reason as output if the tool is cancelled, else exit code 0 and nothing.
 
-        Words beside a verdict that cancels nothing would be lost: pigo reads output of a hook that blocks only.
+        A verdict that cancels nothing has no output: pigo reads only the output of a hook that blocks.
         """
         can = CAPABILITIES.get(native)
         if can is None or not can.waits:

@@ -16,16 +16,16 @@ from bus.events import EventType, native_type
 NAME: Final = "qwen"
 
 TEXT_LIMIT: Final = 9_999
-"""UTF-16 units: it cuts one kind of context above 10,000, and passes reasons of twice that on whole."""
+"""UTF-16 units: Qwen Code cuts one kind of context above 10,000, and passes on reasons of twice that length."""
 
 COMPACT_LIMIT: Final = 3_999
-"""UTF-16 units of PreCompact's context, which it cuts above 4,000 without a word."""
+"""UTF-16 units of PreCompact's context, which it cuts above 4,000 without a notice."""
 
 _AGENT: Final = Agent(NAME, "Qwen Code", TEXT_LIMIT)
 
 
 def can(type_: str, *answers: str, timeout: float = 60.0) -> Capability:
-    """As in the whole family; its command hooks have 60 s, which its settings write in milliseconds."""
+    """As in the Claude family. Its command hooks have 60 s, and its settings write milliseconds."""
     return family_can(type_, *answers, timeout=timeout, unit="ms")
 
 
@@ -34,14 +34,14 @@ def _own(name: str) -> str:
 
 
 GRANTS: Final = 600.0
-"""Seconds that a hook may have where its entry says so; its default is shorter."""
+"""The longest timeout that a hook may have, if its entry says so; the default is shorter."""
 
 CAPABILITIES: Final[dict[str, Capability]] = {
     "SessionStart": can(EventType.SESSION_START, "context"),
     "InstructionsLoaded": can(_own("InstructionsLoaded")),
     "UserPromptSubmit": can(EventType.USER_PROMPT_SUBMIT, "block", "before", "context"),
     "UserPromptExpansion": can(EventType.USER_PROMPT_EXPAND, "block", "before", "context"),
-    # Its documents name updatedInput and additionalContext here; it drops both (observed).
+    # Its documents name updatedInput and additionalContext here, but it ignores both (observed).
     "PreToolUse": can(EventType.TOOL_PRE_EXECUTE, "block", "ask"),
     "PermissionRequest": can(EventType.PERMISSION_REQUEST, "block", "asks", "rewrite", "grant", "interrupt"),
     "PermissionDenied": can(EventType.PERMISSION_DENIED),
@@ -50,7 +50,7 @@ CAPABILITIES: Final[dict[str, Capability]] = {
     "PostToolBatch": can(EventType.TOOL_BATCH, "block", "context", timeout=15.0),
     "Notification": can(EventType.NOTIFICATION),
     "MessageDisplay": can(EventType.LLM_POST_RESPONSE),
-    "SubagentStart": can(EventType.SUBAGENT_START),  # its context reaches nobody
+    "SubagentStart": can(EventType.SUBAGENT_START),  # it ignores the context
     "SubagentStop": can(EventType.SUBAGENT_STOP, "block"),
     "TodoCreated": can(EventType.TASK_CREATED, "block", "before"),
     "TodoCompleted": can(EventType.TASK_COMPLETED, "block"),
@@ -61,27 +61,28 @@ CAPABILITIES: Final[dict[str, Capability]] = {
     "SessionEnd": can(EventType.SESSION_END),
     "SessionDelete": can(_own("SessionDelete")),
 }
-"""Every event of Qwen Code, November 2026, with what each is seen to honour."""
+"""Every event of Qwen Code, November 2026, with the answers that it was seen to honour."""
 
 QUIET: Final = frozenset({"MessageDisplay"})
-"""Off by default: it comes again and again while an answer streams."""
+"""Off by default: it fires again and again while an answer streams."""
 
 
 def _decision_fields(native: str, case: CarriedVerdict) -> dict[str, Any]:
-    """The part of the answer that carries the decision, in the form that this event reads."""
+    """The fields of the answer that carry the decision, in the form that this event reads."""
     if native == "PreToolUse":
         return pre_tool(case)
     if native == "PermissionRequest":
         return permission(case)
-    if native == "PostToolUse":  # it reads no `decision` here; this puts the reason in the place of the result
+    if native == "PostToolUse":  # it reads no `decision` here; this field puts the reason in the place of the result
         return {"continue": False, "stopReason": case.reason} if case.decision == "deny" else {}
     return block(case)
 
 
 def _type(native: str, fields: Mapping[str, Any]) -> str:
-    """The type of an event that is not what its name says; empty where it is.
+    """The type of an event whose name is misleading; empty if the name is right.
 
-    Qwen Code fires UserPromptSubmit again after each round of tools, with an empty prompt (observed): a turn, no prompt.
+    Qwen Code fires UserPromptSubmit again after each round of tools, with an empty prompt (observed). That is a turn and no
+    prompt.
     """
     round_only = native == "UserPromptSubmit" and not fields.get("prompt") and not fields.get("submitted_prompt")
     return EventType.TURN_START.value if round_only else ""

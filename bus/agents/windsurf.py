@@ -23,13 +23,13 @@ NAME: Final = "windsurf"
 LABEL: Final = "Windsurf"
 
 TEXT_LIMIT: Final = 9_999
-"""UTF-16 units of a reason; no limit is documented."""
+"""UTF-16 units of a reason; a limit is not documented."""
 
 _AGENT: Final = Agent(NAME, LABEL, TEXT_LIMIT)
 
 
 def _can(type_: str, *answers: str) -> Capability:
-    """As in the Claude family; its timeout is neither documented nor to be set, and no exit code is an allow."""
+    """As in the Claude family. Its timeout is not documented and cannot be set, and no exit code means an allow."""
     return msgspec.structs.replace(family_can(type_, *answers, timeout=30.0), allow=type_ != EventType.TOOL_PRE_EXECUTE)
 
 
@@ -60,7 +60,7 @@ NEVER: Final[frozenset[str]] = frozenset()
 """Every event may be subscribed."""
 
 QUIET: Final = NEVER | {"post_cascade_response_with_transcript"}
-"""Off by default: the same moment a second time."""
+"""Off by default: it fires at the same moment as another event."""
 
 _TOOLS: Final = frozenset({"read_code", "write_code", "run_command"})
 _MCP: Final = ("mcp_server_name", "mcp_tool_name", "mcp_tool_arguments", "mcp_result")
@@ -74,9 +74,9 @@ class _Dialect:
     capabilities = CAPABILITIES
 
     def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
-        """The event in a payload; what has no field of its own stands in `data`, and all of it in `raw`.
+        """The event in a payload. Fields without a place in the event are in `data`, and the whole payload is in `raw`.
 
-        The event is the tool: `pre_run_command` and `post_run_command` are calls of `run_command`.
+        The event names the tool: `pre_run_command` and `post_run_command` are calls of `run_command`.
         """
         fields = opened(LABEL, payload)
         native = native or text(fields, "agent_action_name")
@@ -107,9 +107,9 @@ class _Dialect:
         )
 
     def render(self, native: str, verdict: Verdict, event: Event | None = None) -> HookAnswer:
-        """Exit code 2 and the reason on stderr for a deny; else 0, with what the person should know on stdout.
+        """Exit code 2 and the reason on stderr for a deny; else 0, with the notes for the person on stdout.
 
-        Windsurf shows that where a hook is installed with `show_output`, and takes nothing from it.
+        Windsurf shows stdout if the hook is installed with `show_output`, and reads nothing from it.
         """
         can = CAPABILITIES.get(native)
         if can is None or not can.waits:
