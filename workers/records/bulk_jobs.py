@@ -1,7 +1,7 @@
 """Maintenance jobs: bulk retries, redrives, drops and replays, a page at a time.
 
-The record under `job:<id>` is the job, and an RQ job only lends it a worker for a while. Its cursor is in Redis, so a kill
-costs one page. The scripts make it harmless to do a page twice, so the next worker begins at the cursor.
+The record under `job:<id>` is the job; an RQ job only gives it a worker for a while. Its cursor is in Redis, so a kill costs
+one page. The scripts make it harmless to do a page twice, so the next worker begins at the cursor.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class BulkJob(msgspec.Struct, frozen=True, kw_only=True):
     done: int = 0
     """How many deliveries it has retried, dropped or sent again."""
     total: int = 0
-    """How many deliveries were meant when it began; 0 where that was not counted."""
+    """How many deliveries were selected when it began; 0 if they were not counted."""
     cursor: str = ""
     error: str = ""
 
@@ -76,9 +76,10 @@ class Step(NamedTuple):
 
 
 async def begin(connections: Connections, keys: Keys, kind: Kind, spec: Filter | ReplaySpec, total: int = 0) -> str:
-    """Create a job; returns its id. `total` is how many deliveries are meant, 0 where nobody counted them.
+    """Create a job; returns its id.
 
-    Without `until` in its spec it covers what exists now.
+    `total` is how many deliveries are selected, 0 if they were not counted. Without `until` in its spec it covers what exists
+    now.
     """
     name, now = os.urandom(4).hex(), await server_now(connections)
     if not spec.until:
@@ -116,7 +117,7 @@ async def begin(connections: Connections, keys: Keys, kind: Kind, spec: Filter |
 
 
 async def jobs(connections: Connections, keys: Keys) -> list[BulkJob]:
-    """The jobs that are kept, newest first."""
+    """The stored jobs, newest first."""
     with connections.lease() as connection:
         (rows,) = await connection.exchange([("ZREVRANGE", keys("jobs"), 0, -1)])
         names = [name.decode() for name in checked(rows, "listing jobs")]

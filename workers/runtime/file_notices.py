@@ -1,4 +1,4 @@
-"""Tells people which hook files are not in force: one event for each content, and one note to each session's user."""
+"""Notifies people of hook files that are not in force: one event for each content, and one note to each session's user."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class FileNotices:
         self._connections, self._keys = connections, keys
         self._announced: set[tuple[str, str]] = set()
         self._guarded: WeakKeyDictionary[HookSet, dict[str, str]] = WeakKeyDictionary()
-        """By set and agent, the warning; empty where a guard is in force."""
+        """The warning by set and agent; empty if a guard is in force."""
         self._noted: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     async def publish_rejected(self, rejected: tuple[Rejected, ...]) -> None:

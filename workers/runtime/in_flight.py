@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import Final
 
 SLOW_SECONDS: Final = 0.1
-"""A request that takes longer gives up its place, because it costs only memory: silent endpoints cannot fill all places."""
+"""A request that takes longer frees its place, because it costs only memory: silent endpoints cannot occupy all places."""
 
 MOST: Final = 1_000
 """Attempts in all, slow ones included: they need 90 MiB (measured)."""
@@ -18,7 +18,7 @@ _GATHER_SECONDS: Final = 0.01
 
 
 class InFlight:
-    """Up to `places` attempts, and slow requests besides, up to `MOST` in all; a command keeps its place to its end."""
+    """Up to `places` attempts, and slow requests in addition, up to `MOST` in all. A command occupies its place to its end."""
 
     def __init__(self, places: int) -> None:
         self._places, self._most = places, max(places, MOST)

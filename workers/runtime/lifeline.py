@@ -1,8 +1,8 @@
 """How a process learns that it has to end: by a signal, or by the death of its supervisor.
 
-The supervisor holds the one write end of a pipe; every child has the read end, whose number is in its environment.
-However the supervisor dies, the kernel closes that end, and the children see the end of the file. (Linux alone would
-have a parent-death signal; a pipe is the same everywhere, and a fork of the child can watch it too.)
+The supervisor holds the only write end of a pipe. Every child has the read end, whose number is in its environment. However the
+supervisor dies, the kernel closes the write end, and the children read the end of the file. (Linux alone would have a
+parent-death signal; a pipe is the same everywhere, and a fork of the child can watch it too.)
 """
 
 from __future__ import annotations

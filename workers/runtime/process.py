@@ -26,7 +26,7 @@ SELDOM: Final = (20_000, 20, 50)
 busy carrier spent 15 % of its time in it (measured)."""
 
 DRAIN_SECONDS: Final = 8.0
-"""How long work under way may take to end when a process is told to stop; `fleethook up` kills it after 10."""
+"""How long work under way may take to end after a process got SIGTERM; `fleethook up` kills it after 10 s."""
 
 
 @dataclass(frozen=True, slots=True)

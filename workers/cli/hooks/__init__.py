@@ -29,7 +29,7 @@ COMMANDS: Final = {
     "templates": Lazy(
         "workers.cli.hooks.templates:templates", "Ready hooks by name: show them, and put them in your file."
     ),
-    "agents": Lazy("workers.cli.hooks.agents:agents", "Show what each agent's events can be told."),
+    "agents": Lazy("workers.cli.hooks.agents:agents", "Show which answers each agent can read."),
     "trust": Lazy("workers.cli.hooks.trust:trust", "Show a project's hooks, and let them run."),
     "untrust": Lazy("workers.cli.hooks.trust:untrust", "Take the trust in a project back."),
 }
@@ -89,7 +89,7 @@ def check(fleet: Context, file: Path | None) -> None:
 
 
 def _runs_in(fleet: Context, name: str) -> str:
-    """The folder in which the commands of a file run: a project file's own folder; empty if it is unknown."""
+    """The folder in which the commands of a file run. For a project file it is the file's folder; empty if it is not known."""
     from bus.hooksets.trust import project_file
     from bus.system.directories import config_file
 

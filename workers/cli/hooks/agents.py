@@ -10,14 +10,14 @@ from workers.cli.screens.rows import no_trunc_option
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[AGENT]...")
-@click.option("--markdown", is_flag=True, help="The whole page, as it stands in docs/agents.md.")
+@click.option("--markdown", is_flag=True, help="Print the whole page docs/agents.md.")
 @no_trunc_option
 @common_options
 @pass_fleet
 def agents(fleet: Context, names: tuple[str, ...], markdown: bool, whole: bool) -> None:
-    """Show what each agent can be told: where a deny blocks, who can ask, and what is lost on the way.
+    """Show which answers each agent can read: where a deny blocks, where an ask works, and what is lost.
 
-    Events that are announced only, since no answer would change anything, stand in --json and --markdown.
+    Events at which no answer changes anything are only in --json and --markdown.
     """
     from bus.agents.capability_table import HEAD, about, page, record, rows
     from bus.events import SOURCES, source_name

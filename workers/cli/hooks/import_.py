@@ -15,7 +15,7 @@ from workers.cli.hooks.listing import import_row, record
 from workers.cli.hooks.sets import shown_diff
 from workers.cli.screens.columns import Column
 
-if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from bus.config.hook_file_value import Imported
     from bus.hooksets.hookfile import HookFile
 
@@ -39,17 +39,17 @@ _DIALECTS: Final = ("fleethook", "pigo", "forge", "gobby", "claude", "ion")
     "--as",
     "dialect",
     type=click.Choice(_DIALECTS),
-    help="Whose hooks these are; default: told by name and content.",
+    help="The system of the hooks. Default: it is recognised by the file's name and content.",
 )
 @click.option(
-    "--dry-run", is_flag=True, help="Show how they are understood and what would be written, and change nothing."
+    "--dry-run", is_flag=True, help="Show how the hooks are understood and what would be written; change nothing."
 )
 @click.option(
     "--to",
     "target",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="user|project|FILE",
-    help="The fleethook.yaml that imports them; default: the project's for what is in a repository, else the user's.",
+    help="The fleethook.yaml that imports the hooks. Default: the project's for a path in a repository, else the user's.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common_options
@@ -119,7 +119,7 @@ def import_hooks(
 
 
 def _show(fleet: Context, read: HookFile, said: Imported) -> None:
-    """Every hook as it was understood, then every line that was not."""
+    """Print every hook as it was understood, then every line that was not understood."""
     how = "as its name and content say" if said.guessed else "as you say"
     fleet.say(f"{said.path}: {said.dialect}, {how}")
     rows = [import_row(hook) for hook in read.hooks]
@@ -166,7 +166,7 @@ def target_file(fleet: Context, place: Path, to: str) -> Path:
 
 
 def _pinned_folder(place: Path, into: Path) -> Path | None:
-    """The imported and pinned folder that contains `place`, if there is one: it is accepted as a whole."""
+    """The imported and pinned folder that contains `place`, if there is one: it is trusted as a whole."""
     from bus.config.documents import loads, read_file
     from bus.hooksets.imports import import_path
 
@@ -198,7 +198,7 @@ def _pin(fleet: Context, place: Path, into: Path, read: HookFile) -> dict[str, s
 
 
 def _accept(fleet: Context, into: Path) -> None:
-    """Keep what is in force of the user's file now: what is pinned in it stays, whatever its file becomes."""
+    """Keep a copy of the user's file as it is in force now. Its pinned imports stay in force if the file is damaged later."""
     from bus.hooksets.files_in_force import file_in_force
     from bus.system.directories import config_file
 
@@ -211,7 +211,7 @@ def _accept(fleet: Context, into: Path) -> None:
 def _edit(
     place: Path, into: Path, said: Imported, dialect: str | None, pin: dict[str, str]
 ) -> tuple[Any, str, str, list[str]]:
-    """The entry, the diff (empty where it stands there already), the new text of the file, and what it will warn of."""
+    """The import entry, the diff (empty if the file has the entry), the new text of the file, and the warnings about it."""
     import difflib
 
     from bus.config.documents import read_file
@@ -240,7 +240,7 @@ def _edit(
 
 
 def _with_pin(text: str, into: Path, places: set[str], pin: dict[str, str]) -> str:
-    """The text in which an entry that is pinned has the new content's digests; as it was where it is not pinned."""
+    """The text with the digests of the new content in a pinned entry; the same text if the entry is not pinned."""
     from bus.config.documents import loads
     from bus.config.edit_change import with_values
     from bus.hooksets.imports import import_path
@@ -258,7 +258,7 @@ def _with_pin(text: str, into: Path, places: set[str], pin: dict[str, str]) -> s
 
 
 def _written(place: Path, folder: Path) -> str:
-    """How a file names another: from its own folder downward, else from home, else in full."""
+    """How a file names another file: from its own folder if that contains it, else from home, else as an absolute path."""
     if place.is_relative_to(folder):
         return str(place.relative_to(folder))
     home = Path.home()
@@ -282,7 +282,7 @@ def _waits_for_trust(fleet: Context, into: Path) -> bool:
 
 
 def _ask_for_trust(fleet: Context, into: Path, *, asked: bool) -> None:
-    """Show a project's file that imports them, and ask for trust where somebody is there to be asked."""
+    """Show the project's file that imports the hooks, and ask a person for trust if there is a terminal."""
     from workers.cli.hooks.trust import trust_file
     from workers.cli.output import interactive
 
@@ -295,7 +295,7 @@ def _ask_for_trust(fleet: Context, into: Path, *, asked: bool) -> None:
 
 
 def _list_found(fleet: Context) -> None:
-    """List the hook files in the usual places of the systems whose hooks we read."""
+    """List the hook files of other systems that are in the usual places."""
     from workers.admin.import_candidates import found_here
 
     found = found_here(Path.cwd(), _imports(fleet))

@@ -17,7 +17,7 @@ from workers.cli.screens.columns import Cell, Column
 from workers.cli.screens.rows import no_trunc_option
 from workers.runtime.wording import counted
 
-if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from bus.hooks import Endpoint, Hook
     from bus.hooksets.in_force import HookSet
     from workers.admin.hook_timeouts import Granted
@@ -33,17 +33,21 @@ HOOK_COLUMNS: Final = (
     Column("LAST RUN", 16, rank=4),
     Column("FROM", 16, rank=7, keep_end=True),
 )
-"""A narrow terminal loses the file first, then the timeout, the kind and the last run."""
+"""In a narrow terminal the file is dropped first, then the timeout, the kind and the last run."""
 
 _MOST_ON: Final = 40
-"""Characters of event patterns on a line; `--json` has all of them."""
+"""The most characters of event patterns on a line; `--json` has all of them."""
 
 
 @click.command("list")
-@click.option("--event", "kind", default="", metavar="TYPE", help="Those of one event type, e.g. tool:pre_execute.")
-@click.option("--all", "every_rule", is_flag=True, help="Every rule of the guard packs too.")
 @click.option(
-    "--untrusted", is_flag=True, help="Projects whose hooks do not run, since you do not trust them as they are."
+    "--event", "kind", default="", metavar="TYPE", help="Only hooks for one event type, e.g. tool:pre_execute."
+)
+@click.option("--all", "every_rule", is_flag=True, help="List every rule of the guard packs too.")
+@click.option(
+    "--untrusted",
+    is_flag=True,
+    help="List the projects whose hooks do not run, because you do not trust their present content.",
 )
 @no_trunc_option
 @common_options
@@ -90,7 +94,7 @@ def list_hooks(fleet: Context, kind: str, every_rule: bool, untrusted: bool, who
 
 
 def import_row(entry: Hook | Endpoint) -> tuple[object, ...]:
-    """A hook or endpoint as `hooks import` shows how it was understood: id, events, kind, waits, timeout, policy, place."""
+    """A hook or endpoint in the form of `hooks import`: id, events, kind, waits, timeout, policy, place."""
     from bus.hookfiles import find_hooks
     from bus.hooks import Hook
 
@@ -132,7 +136,7 @@ def record(entry: Hook | Endpoint) -> dict[str, Any]:
 
 
 def _disabled(here: HookSet) -> Iterable[Hook]:
-    """The hooks of the layers' files that are switched off."""
+    """The disabled hooks in the files of the layers."""
     import msgspec
 
     for one in here.files:
@@ -181,12 +185,12 @@ def _timeout(hook: Hook, granted: Granted) -> str:
 
 
 def _layer(hook: Hook) -> str:
-    """The layer, with the number of a published version; what a file's version is stands below the list."""
+    """The layer, with the number of a published version. The list's last lines explain the version of a file."""
     return f"{hook.layer}@{hook.version}" if hook.layer == "fleet" else hook.layer
 
 
 def _moment(ms: int) -> str:
-    """The time of a run of today, the day of an earlier one."""
+    """The time of a run today, or the day of an earlier run."""
     day, _, hour = when(ms).partition(" ")
     return hour if day == when(int(time.time() * 1000)).partition(" ")[0] else day
 
@@ -222,7 +226,7 @@ def _waits(entry: Hook | Endpoint) -> str:
 
 
 def short_origin(origin: str) -> str:
-    """The shortest form of a path: from this folder, from home, else in full."""
+    """The shortest form of a path: from this folder, from home, or absolute."""
     for base, prefix in ((os.getcwd(), ""), (os.path.expanduser("~"), "~/")):
         if origin.startswith(base.rstrip("/") + "/"):
             return prefix + origin[len(base.rstrip("/")) + 1 :]
@@ -230,7 +234,7 @@ def short_origin(origin: str) -> str:
 
 
 def _list_untrusted(fleet: Context) -> None:
-    """Project files of this machine whose present content is not trusted: around this folder, in the record, in the list."""
+    """Project files with content that is not trusted: around this folder, in recent events, in the trust list."""
     from bus.errors import Unreachable
     from bus.hooksets import trust
     from bus.ids import host_name
@@ -283,7 +287,7 @@ def _is_for(hook: Hook, kind: str) -> bool:
 
 
 def _packs() -> dict[str, str]:
-    """The pack of every guard rule's id."""
+    """The name of the pack by the id of each guard rule."""
     from bus.hooksets.guards import load_pack, packs
 
     return {rule.id: name for name in packs() for rule in load_pack(name).rules}

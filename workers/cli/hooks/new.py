@@ -1,4 +1,4 @@
-"""`fleethook hooks new`: a working hook with its test, to begin with."""
+"""`fleethook hooks new`: writes a working hook with its test as a start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workers.cli.hooks.listing import short_origin
 from workers.cli.hooks.sets import shown_diff
 from workers.cli.output import interactive
 
-if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from workers.admin.new_hook import HookKind
 
 KINDS: Final = ("rule", "command", "python", "http")
@@ -35,7 +35,7 @@ DEFAULT_EVENT: Final = "tool:pre_execute:bash"
     "target",
     metavar="user|project|FILE",
     default="",
-    help="The fleethook.yaml that gets it; default: the project's in a repository, else the user's.",
+    help="The fleethook.yaml that gets the hook. Default: the project's in a repository, else the user's.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common_options
@@ -112,7 +112,7 @@ def new(fleet: Context, name: str | None, kind: str | None, on: str | None, url:
 
 
 def _check(text: str, file: Path) -> list[str]:
-    """The warnings about the new file; ConfigError for what would be wrong in it, before anything is written."""
+    """The warnings about the new file. Raises ConfigError for its mistakes before anything is written."""
     from bus.config.documents import loads
     from bus.hooksets.hook_tests import read_hook_tests
     from bus.hooksets.hookfile import read_hook_document
@@ -126,7 +126,7 @@ def _check(text: str, file: Path) -> list[str]:
 
 
 def _needs_trust(fleet: Context, file: Path) -> bool:
-    """Whether the file is a project's, which counts only as it was trusted."""
+    """Whether the file is a project's file, which is in force only with its trusted content."""
     from bus.hooksets.trust import is_trusted, project_file
     from bus.system.directories import config_file
 

@@ -1,4 +1,4 @@
-"""`fleethook plugins`: the plugins that the hook files in force bring, in pigo's manner (P-14, I-13)."""
+"""`fleethook plugins`: the plugins of the hook files in force, as pigo lists them (P-14, I-13)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def list_plugins(fleet: Context, plugin_dirs: Sequence[Path], owner: str | None)
         headers = ("PLUGIN", "ENABLED", "HOOKS", "DIALECT", "LAYER", "VERSION", "COMMANDS", "SKILLS", "FROM")
         fleet.table(headers, rows)
     else:
-        fleet.say("no plugins are imported here; `fleethook hooks import` lists what lies in the usual places")
+        fleet.say("no plugins are imported here; `fleethook hooks import` lists the plugins in the usual places")
     for one in found:
         if one.problem:
             fleet.say(f"{plain(one.name)}: {one.problem}")

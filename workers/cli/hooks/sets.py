@@ -14,7 +14,7 @@ from workers.cli.common import Context, common_options, pass_fleet
 from workers.cli.formatting import when
 from workers.cli.guard_reports import report_set_change
 
-if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from bus.hooksets.hook_tests import HookTest
     from bus.hooksets.hookfile import HookFile
     from bus.hooksets.in_force import HookSet
@@ -22,9 +22,9 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from bus.wire.connections import Connections
 
 _REFERENCE: Final = re.compile(r'[-+ ]\s*(?:"secret": "(?:(?:env|file):[^"]*|\[[^"]*\])",?|"old_secrets": \[)\s*\Z')
-"""A line of a diff that names a secret, or shows its fingerprint, and holds none."""
+"""A line of a diff that refers to a secret or shows its fingerprint, without the secret itself."""
 _NAMED: Final = re.compile(r'"?(?:old_)?secrets?"?: *(?:\[\{"?secret"?: *)?"?(?:env|file):[^",}\]\s]*"?')
-"""The same within a line of somebody's file."""
+"""Such a reference within a line of a person's file."""
 
 
 _TAKEN_UP: Final = "running workers have it in force within a second"
@@ -190,7 +190,7 @@ PLUGIN_OWNER: Final = click.option(
     "--as",
     "owner",
     type=click.Choice(("ion", "claude")),
-    help="Whose the plugins of --plugin-dir are; default: told by their content, else by their place.",
+    help="The system of the plugins in --plugin-dir. Default: it is recognised by their content, else by their place.",
 )
 
 
@@ -202,9 +202,9 @@ def in_force(
     plugin_dirs: Sequence[Path] = (),
     owner: str | None = None,
 ) -> HookSet:
-    """The hooks in force here, and those of plugins for this command alone, `owner` saying whose these are.
+    """The hooks in force here, and those of plugins for this command only; `owner` is the system of the plugins.
 
-    Where the server is away and not `needed`, those of this machine alone.
+    If the server is away and not `needed`, it returns the hooks of this machine only.
     """
     import asyncio
 
@@ -222,7 +222,7 @@ def in_force(
         fleet.say(f"without the fleet's hooks: {error}")
         found = asyncio.run(work(None))
     if owner and not plugin_dirs:
-        raise click.UsageError("--as says whose the plugins of --plugin-dir are: name one")
+        raise click.UsageError("--as is about the plugins of --plugin-dir: add --plugin-dir")
     if plugin_dirs:
         found = with_plugins(found, plugin_dirs, owner)
         for problem in found.files[-1].file.problems:
@@ -237,7 +237,7 @@ def load(fleet: Context, file: Path | None) -> tuple[str, HookFile]:
 
 
 def load_with_tests(fleet: Context, file: Path | None) -> tuple[str, HookFile, list[HookTest]]:
-    """As `load`, with the file's tests; the errors of tests are among the problems of the file."""
+    """As `load`, with the file's tests; errors in the tests are in the file's `problems` too."""
     from dataclasses import replace
 
     from bus.config.documents import loads
@@ -266,7 +266,7 @@ def found_file(fleet: Context) -> Path | None:
     from bus.hooksets.trust import project_file
     from bus.system.directories import config_file
 
-    # `./fleethook.yaml` counts wherever we are: project_file() knows no project in a home directory.
+    # `./fleethook.yaml` counts in every folder: project_file() finds no project in a home directory.
     return config_file(Path.cwd()) or project_file(Path.cwd()) or config_file(fleet.directories().config)
 
 
@@ -295,14 +295,14 @@ def sound_with_tests(fleet: Context, file: Path | None) -> tuple[str, HookFile, 
 
 
 def holds(read: HookFile) -> str:
-    """What a hook file has, in numbers: `1 hook, 2 endpoints, 1 guard pack`."""
+    """The numbers of what a hook file has: `1 hook, 2 endpoints, 1 guard pack`."""
     counts = {"hook": len(read.hooks), "endpoint": len(read.endpoints), "guard pack": len(read.guards)}
     said = [f"{count} {noun}{'s' * (count != 1)}" for noun, count in counts.items() if count or noun == "hook"]
     return ", ".join(said)
 
 
 def redacted(changes: str) -> str:
-    """A diff without secrets; a reference to one (`env:NAME`) is none."""
+    """A diff without secrets; a reference such as `env:NAME` is shown."""
     return "\n".join(line if _REFERENCE.match(line) else _without_secrets(line) for line in changes.splitlines())
 
 

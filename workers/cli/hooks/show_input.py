@@ -14,20 +14,20 @@ from workers.cli.formatting import plain, pretty, when
 from workers.cli.hooks.listing import short_origin
 from workers.cli.hooks.sets import in_force
 
-if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from bus.events import Event
     from bus.hooks import Hook
     from workers.admin.hook_input import HookInput
     from workers.records.events import Seen
 
 _MOST_VALUE: Final = 200
-"""Characters of a variable's value on the terminal."""
+"""The most characters of a variable's value on the terminal."""
 _MOST_STDIN: Final = 20_000
 
 
 @click.command("show-input")
 @click.argument("name", metavar="ID")
-@click.option("--hook", "hook_id", default="", metavar="HOOK", help="The hook, where the event meets several commands.")
+@click.option("--hook", "hook_id", default="", metavar="HOOK", help="The hook, if several commands fit the event.")
 @click.option(
     "--stdin-only", is_flag=True, help="Print the bytes of stdin and nothing else: for a pipe into the command."
 )
@@ -48,10 +48,10 @@ def show_input(fleet: Context, name: str, hook_id: str, stdin_only: bool) -> Non
     from workers.records.stored_events import stored_event
 
     event, seen = fleet.run(lambda connections: stored_event(connections, fleet.keys(), name))
-    # Where nothing says where it happened, only the fleet's and the user's hooks are asked.
+    # Without a known machine and folder, only the fleet's and the user's hooks are checked.
     hooks = in_force(fleet, Path(event.cwd or "/"))
     fitting = command_hooks(event, seen.verdict, hooks)
-    if event.host != host_name():  # its user's and its project's hooks are there
+    if event.host != host_name():  # the event's host has its user's and its project's hooks
         fitting = [hook for hook in fitting if hook.layer == "fleet"]
     chosen = [hook for hook in fitting if hook_id in {"", hook.id}]
     if not chosen:
@@ -75,7 +75,7 @@ def show_input(fleet: Context, name: str, hook_id: str, stdin_only: bool) -> Non
 
 
 def _no_hook(event: Event, seen: Seen, wanted: str, fitting: list[str]) -> None:
-    """Say why there is nothing to show: NotFound."""
+    """Raise NotFound with the reason why there is nothing to show."""
     from bus.errors import NotFound
 
     if wanted and fitting:
@@ -88,7 +88,7 @@ def _no_hook(event: Event, seen: Seen, wanted: str, fitting: list[str]) -> None:
 
 
 def _notes(event: Event, seen: Seen) -> list[str]:
-    """What may differ from what the commands really got."""
+    """The differences that are possible to what the commands really got."""
     from bus.ids import host_name
 
     notes = []
@@ -137,7 +137,7 @@ def _record(seen: Seen, given: HookInput, hook: Hook) -> dict[str, Any]:
 
 
 def _redacted_json(text: str) -> str:
-    """JSON with its secrets redacted, else text with them redacted."""
+    """JSON with its secrets redacted; any other text is redacted as text."""
     import json
 
     from bus.secrets.redaction import redact, redact_text
@@ -151,7 +151,7 @@ def _redacted_json(text: str) -> str:
 
 
 def _show(fleet: Context, name: str, record: dict[str, Any]) -> None:
-    """One input for people."""
+    """One input in the form for people."""
     lines = ["", f"hook     {fleet.style(plain(record['hook']), 'cyan')} from {plain(short_origin(record['origin']))}"]
     ran = record["ran"]
     if ran is None:

@@ -1,4 +1,4 @@
-"""`fleethook hooks templates`: ready hooks by name, shown, and put into the user's own file (F-14)."""
+"""`fleethook hooks templates`: lists ready hooks, shows them, and adds them to the user's file (F-14)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def show(fleet: Context, name: str) -> None:
     "target",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="The fleethook.yaml that gets it; default: the user's.",
+    help="The fleethook.yaml that gets the hook. Default: the user's.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common_options
@@ -106,7 +106,7 @@ def _file(fleet: Context, target: Path | None) -> Path:
 
 
 def _ids(path: Path) -> frozenset[str]:
-    """The ids of the hooks that stand in a file itself."""
+    """The ids of the hooks in the file itself, without its imports."""
     from bus.config.documents import load
 
     value = load(path).value if path.exists() else None

@@ -15,16 +15,16 @@ from workers.cli.formatting import DURATION, about, plain, verdict_lines
 from workers.cli.hooks.listing import record, short_origin
 from workers.cli.hooks.sets import PLUGIN_DIR, PLUGIN_OWNER, in_force, sound, sound_with_tests
 
-if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from bus.config.files import Stamp
     from bus.events import Event
     from bus.hooksets.hookfile import HookFile
     from workers.admin.hook_tests import HookTestResult
 
 POLL_SECONDS: Final = 0.5
-"""How often `--watch` looks whether a file has changed: soon enough for a person, and cheap."""
+"""How often `--watch` checks whether a file has changed (seconds)."""
 _MOST_SHOWN: Final = 2000
-"""Characters of a failure on the terminal; `--json` and `--junit` have all of it."""
+"""The most characters of a failure on the terminal; `--json` and `--junit` have all of it."""
 
 
 class _TestRun(NamedTuple):
@@ -42,9 +42,9 @@ class _TestRun(NamedTuple):
     "--event",
     "given",
     metavar="FILE|ID",
-    help="This event: JSON in a file (- for stdin), an agent's or ours, or a stored one by its id.",
+    help="The event: a JSON file (- for stdin) in an agent's form or Fleethook's, or the id of a stored event.",
 )
-@click.option("--tool", default="", metavar="TOOL", help="The tool, in our name or the agent's own.")
+@click.option("--tool", default="", metavar="TOOL", help="The tool, by its canonical name or the agent's own.")
 @click.option(
     "--set",
     "values",
@@ -53,17 +53,19 @@ class _TestRun(NamedTuple):
     help="A field, e.g. command='rm -rf /', prompt=hello or data.x=1.",
 )
 @click.option(
-    "--source", default="", metavar="AGENT", help="The agent; default: generic, or what the payload of --event tells."
+    "--source", default="", metavar="AGENT", help="The agent. Default: generic, or the agent of the payload in --event."
 )
-@click.option("--cwd", type=click.Path(file_okay=False, path_type=Path), help="Where it happens; default: here.")
 @click.option(
-    "--file", type=click.Path(path_type=Path, allow_dash=True), help="The hooks of this file, not those in force."
+    "--cwd", type=click.Path(file_okay=False, path_type=Path), help="The folder of the event. Default: the current one."
+)
+@click.option(
+    "--file", type=click.Path(path_type=Path, allow_dash=True), help="Test the hooks of this file, not those in force."
 )
 @PLUGIN_DIR
 @PLUGIN_OWNER
-@click.option("--run", "effects", is_flag=True, help="Run commands and ask http hooks, too.")
+@click.option("--run", "effects", is_flag=True, help="Run command hooks and call http hooks too.")
 @click.option("--budget", type=DURATION, metavar="TIME", help="How long the verdict may take.")
-@click.option("--exit-code", is_flag=True, help="Exit 1 where the verdict is deny.")
+@click.option("--exit-code", is_flag=True, help="Exit with 1 if the verdict is deny.")
 @click.option("-k", "names", default="", metavar="TEXT", help="Only the tests whose names contain this.")
 @click.option(
     "--junit", type=click.Path(dir_okay=False, path_type=Path), help="Write the tests' results as JUnit XML, too."
@@ -89,7 +91,7 @@ def test(
     junit: Path | None,
     watch: bool,
 ) -> None:
-    """Run the tests of a hook file; with an event, show which hooks it meets and what they would say.
+    """Run the tests of a hook file. With an event, show which hooks fit it and what they would decide.
 
     Nothing is sent, and neither server nor workers are needed. The tests run the file's commands. Exit codes: 1 where
     a test fails, 4 where the file has mistakes or no tests.
@@ -124,7 +126,7 @@ def test(
         event = _given_event(fleet, given, source=source, kind=kind, cwd=here)
     else:
         event = made_event(kind, source=source or "generic", tool=tool, values=values, cwd=here)
-    # A field `cwd` that was set is where it happens, and so decides which project's hooks are meant.
+    # If the field `cwd` was set, it is the folder of the event, and decides which project's hooks are tested.
     if file is not None and (plugin_dirs or owner):
         raise click.UsageError("--file is about one file alone: say --plugin-dir without it")
     tried = (
@@ -190,7 +192,7 @@ def _given_event(fleet: Context, given: str, *, source: str, kind: str, cwd: Pat
 
 
 def _refuse_options(names: Sequence[str], why: str) -> None:
-    """A usage error for an option that was given and does not belong to what the command does."""
+    """Raise a usage error for an option that does not belong to what the command does."""
     context = click.get_current_context()
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
@@ -213,7 +215,7 @@ def _run_tests(fleet: Context, run: _TestRun, *, watch: bool) -> None:
         files = {}
         try:
             _run_once(fleet, run, files)
-        except ConfigError as error:  # a person who writes a file saves it half done, too
+        except ConfigError as error:  # a person also saves files that are half written
             fleet.say(fleet.style(str(error), "red", err=True))
             if fleet.json:
                 fleet.stream({"error": error_report(error)})
@@ -225,7 +227,7 @@ def _run_tests(fleet: Context, run: _TestRun, *, watch: bool) -> None:
 
 
 def _wait_for_change(files: dict[str, Stamp]) -> str:
-    """The first of the files that is not any more what it was."""
+    """The first of the files that has changed."""
     from bus.config.files import stamp
 
     while True:
@@ -236,10 +238,10 @@ def _wait_for_change(files: dict[str, Stamp]) -> str:
 
 
 def _run_once(fleet: Context, run: _TestRun, files: dict[str, Stamp]) -> bool:
-    """Run the tests, show and write what came of them; returns whether all passed.
+    """Run the tests, and print and write their results; returns whether all passed.
 
-    `files` gets the stamps of the file, its imports and the scripts that its commands name. ConfigError where the file
-    has mistakes, or no test.
+    `files` gets the stamps of the file, its imports and the scripts that its commands name. Raises ConfigError if the file has
+    mistakes, or no test.
     """
     import asyncio
 
@@ -298,7 +300,7 @@ def _scripts(read: HookFile, name: str) -> dict[str, Stamp]:
 
 
 def _show_result(fleet: Context, result: HookTestResult) -> None:
-    """One line for a test that passed; for another one, the line of the test and what was not met."""
+    """One line for a test that passed; for a failed test also its place and the expectations that were not met."""
     from bus.secrets.redaction import redact_text
 
     test = result.test

@@ -13,7 +13,7 @@ from workers.cli.formatting import plain, when
 from workers.cli.hooks.sets import holds
 from workers.cli.hosts import record_host
 
-if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from bus.hooksets.hookfile import HookFile
     from bus.hooksets.last_good import Kept
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
 def trust(fleet: Context, folder: Path | None, listing: bool, remove: bool, yes: bool) -> None:
     """Show a project's hook file whole, and let its hooks run on this machine; changed content asks again.
 
-    A project's hooks come with a cloned repository and are code: whoever can change the files that they name can run
+    A project's hooks come with a cloned repository and are code: every person who can change the files that they name can run
     what they like as you.
     """
     from bus.errors import NotFound
@@ -62,7 +62,7 @@ def trust_file(fleet: Context, path: Path, *, yes: bool) -> None:
     read, new = read_trusted(path)
     entry = next((one for one in listed(store) if one.path == new.path), None)
     if entry is not None and entry.digest == new.digest:
-        accept(path, store, places.last_good)  # so that it is kept, where an older version trusted it
+        accept(path, store, places.last_good)  # copies the content, if an older version of Fleethook trusted it
         fleet.say(f"{path} is trusted as it is now")
     else:
         old = trusted_content(path, entry, places.last_good) if entry is not None else None
@@ -153,10 +153,10 @@ def _list_trusted(fleet: Context, store: Path) -> None:
 
 
 def _show_content(fleet: Context, path: Path, read: HookFile) -> None:
-    """The whole file and what its commands name, on stderr.
+    """Show the whole file, and the files that its commands name, on stderr.
 
-    Nothing is redacted: what looks like a secret may hide a command from whoever is about to trust it, and the file
-    is the reader's own. Control characters are written out.
+    Nothing is redacted: a text that looks like a secret may hide a command from the person who is asked for trust, and the file
+    is that person's own. Control characters are written out.
     """
     from bus.config.documents import read_file
     from bus.hooksets.trust import covered_files, imported_files
@@ -172,7 +172,7 @@ def _show_content(fleet: Context, path: Path, read: HookFile) -> None:
 
 
 def _show_changes(fleet: Context, path: Path, old: Kept, new: Kept) -> None:
-    """What has changed since it was trusted, file by file, on stderr; nothing is redacted, as in `_show_content`."""
+    """Show what has changed since the file was trusted, file by file, on stderr; nothing is redacted, as in `_show_content`."""
     import difflib
 
     before = old.files_text() | old.scripts

@@ -12,7 +12,7 @@ from workers.cli.formatting import plain
 from workers.cli.output import Colour
 from workers.cli.screens.columns import Cell, Column, hanging, highlight_commands, home_as_tilde, terminal_width
 
-if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from workers.admin.file_changes import FileSummary
 
 _COLUMNS: Final = (

@@ -1,4 +1,4 @@
-"""Lists on a terminal: one line a row at every width; columns are cut, then dropped, in a declared order."""
+"""Lists on a terminal: one line for each row at every width. Columns are cut, then dropped, in a declared order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from workers.cli.output import Colour, Styler, printable
 
 ID_CHARACTERS: Final = 10
-"""A list shows so much of an id's short form, and more only where another one in the list begins alike."""
+"""The length of an id's short form in a list. An id is longer if another one in the list has the same beginning."""
 
 ENDLESS: Final = 10_000
 GAP: Final = 2
@@ -43,7 +43,7 @@ SIGNS: Final[Mapping[str, str]] = {
     "paused": "…",
     "open": "!",
 }
-"""A word is told apart by its sign, too: without colours, and by people who do not see them."""
+"""Each word has its own sign: it shows the difference without colours, and to people who do not see them."""
 
 _SESSION_COLOURS: Final[tuple[Colour, ...]] = (
     "cyan",
@@ -64,13 +64,13 @@ class Column(NamedTuple):
 
     name: str
     least: int
-    """Its narrowest width in cells. Where even that does not fit, whole columns are dropped."""
+    """Its narrowest width in cells. If not even that fits, columns are dropped."""
     most: int = ENDLESS
     """Its widest width in cells."""
     rank: int = 0
     """The highest rank is dropped first and gets spare room last; 0 is never dropped and never cut."""
     keep_end: bool = False
-    """A cell that is too wide loses its beginning: of a place in a file, the name and the line stay."""
+    """Whether a text that is too wide loses its beginning and not its end: of `path/file:line`, the name and the line stay."""
 
 
 class Cell(NamedTuple):
@@ -107,7 +107,9 @@ def fit(columns: Sequence[Column], natural: Sequence[int], width: int) -> Layout
     while taken() > width and by_rank and columns[by_rank[-1]].rank:
         kept.remove(by_rank.pop())
     spare = max(0, width - taken())
-    for index in sorted(by_rank, key=lambda index: columns[index].most == ENDLESS):  # these take what is left
+    for index in sorted(
+        by_rank, key=lambda index: columns[index].most == ENDLESS
+    ):  # these columns get the space that is left
         more = min(spare, wanted[index] - least[index])
         least[index] += more
         spare -= more
@@ -158,7 +160,7 @@ def cut_beginning(text: str, width: int) -> str:
 
 
 def as_columns(columns: Sequence[Column | str]) -> list[Column]:
-    """Columns; of names alone the first column is never cut, and the last is dropped first."""
+    """Columns with these names. The first one is never cut, and the last one is dropped first."""
     return [
         Column(one, max(len(one), _LEAST) if place else 0, rank=place) if isinstance(one, str) else one
         for place, one in enumerate(columns)
@@ -166,7 +168,7 @@ def as_columns(columns: Sequence[Column | str]) -> list[Column]:
 
 
 def as_cells(row: Sequence[object]) -> list[Cell]:
-    """Cells; a dash stands for no value."""
+    """Cells with these texts; a dash for no value."""
     return [value if isinstance(value, Cell) else Cell("-" if value is None else str(value)) for value in row]
 
 
@@ -182,19 +184,19 @@ def measure(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> list[i
 
 
 def list_lines(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], style: Styler, width: int) -> Iterable[str]:
-    """A list with the names of its columns, one line a row; columns that are empty in every row are left out."""
+    """Print a list with the names of its columns, one line for each row. Columns that are empty in every row are left out."""
     layout = fit(columns, measure(columns, rows), width)
     yield line([Cell(column.name, "bright_black") for column in columns], layout, style)
     yield from (line(row, layout, style, columns) for row in rows)
 
 
 def terminal_width() -> int:
-    """The cells of a line on stdout; endless where it is no terminal, since programs read it there."""
+    """The width of stdout in cells. It is endless if stdout is no terminal, since programs read it then."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else ENDLESS
 
 
 def wrap(text: str, width: int) -> str:
-    """A line in lines of `width` cells at most: it goes on below its own beginning, and no word is broken."""
+    """A line as lines of at most `width` cells: the further ones are indented like the first, and no word is broken."""
     from rich.cells import cell_len
 
     indent = len(text) - len(text.lstrip(" ")) + 2
@@ -214,7 +216,7 @@ def wrap(text: str, width: int) -> str:
 
 
 def wrapped_lines(lines: Iterable[str]) -> str:
-    """Lines as a text for stdout; long ones are wrapped where it is a terminal."""
+    """Lines as a text for stdout; on a terminal, long lines are wrapped."""
     width = terminal_width()
     return "\n".join(lines if width == ENDLESS else (wrap(line, width) for text in lines for line in text.split("\n")))
 
@@ -223,9 +225,9 @@ _COMMAND: Final = re.compile(r"`[^`]+`")
 
 
 def hanging(text: str, indent: int, width: int) -> list[str]:
-    """A text in lines of `width` cells, all but the first behind `indent` blanks; the caller writes what is before it.
+    """A text as lines of `width` cells, all but the first behind `indent` blanks; the caller writes what is before the text.
 
-    A command in backquotes stays on one line where it fits into one.
+    A command in backquotes stays on one line if it fits into a line.
     """
     import textwrap
 
@@ -248,7 +250,7 @@ def home_as_tilde(text: str) -> str:
 
 
 def id_length(ids: Iterable[str], least: int = ID_CHARACTERS) -> int:
-    """How many characters tell these ids apart: `least`, or more where two of them begin alike."""
+    """How many characters distinguish these ids: `least`, or more if two ids have the same beginning."""
     length = least
     ordered = sorted(set(ids))
     for before, after in pairwise(ordered):
@@ -259,7 +261,7 @@ def id_length(ids: Iterable[str], least: int = ID_CHARACTERS) -> int:
 
 
 def sign(word: str) -> str:
-    """A word with its sign before it; a dash for no word."""
+    """A word with its sign before it; a dash if there is no word."""
     return f"{SIGNS.get(word, ' ')} {word}" if word else "-"
 
 

@@ -1,4 +1,4 @@
-"""How `doctor` reports: one line a group, then what could not be seen, warnings, problems, and a summary."""
+"""How `doctor` reports: one line for each group, then unseen checks, warnings and problems, and a summary."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ SIGNS: Final[Mapping[State, tuple[str, Colour]]] = {
     "warn": ("!", "yellow"),
     "fail": ("✗", "red"),
 }
-"""By state, from the best to the worst."""
+"""The states from the best to the worst."""
 
 _ORDER: Final = tuple(SIGNS)
 _COLUMNS: Final = (Column("", 1), Column("CHECKED", 12), Column("PASSED", 6), Column("IN ORDER", 10, rank=1))
 _LONGEST: Final = 1_000
-"""Characters of one finding."""
+"""The most characters of one finding."""
 
 
 def show_report(fleet: Context, checks: Sequence[Check], *, verbose: bool = False) -> None:
@@ -58,7 +58,7 @@ def show_report(fleet: Context, checks: Sequence[Check], *, verbose: bool = Fals
 
 
 def counts(checks: Sequence[Check]) -> dict[str, int]:
-    """How many problems, warnings, checks that could not see, and checks that passed."""
+    """How many problems, warnings, checks that could not be made, and checks that passed."""
     names = {"fail": "problems", "warn": "warnings", "unknown": "unknown", "ok": "passed"}
     return {name: sum(check.status == state for check in checks) for state, name in names.items()}
 
@@ -123,9 +123,9 @@ def _verbose_lines(fleet: Context, groups: Mapping[str, Sequence[Check]], labels
 def _finding_lines(
     fleet: Context, groups: Mapping[str, Sequence[Check]], labels: Mapping[str, str], *, verbose: bool
 ) -> Iterator[str]:
-    """What did not pass, the worst last: what and where, then what to do; an empty line before each state.
+    """The checks that did not pass, the worst last: what and where, then what to do; an empty line before each state.
 
-    Checks that could not be made because another one failed follow below that one.
+    If a check could not be made because another one failed, it is listed below that one.
     """
     label_width = max(map(len, labels.values()), default=0)
     indent, width = 1 + GAP + label_width + GAP, terminal_width()
@@ -151,7 +151,7 @@ def _finding_lines(
 
 
 def _merged(checks: Sequence[Check], label: str) -> Iterator[tuple[str, str, Sequence[str]]]:
-    """Findings of one state as text, fix and ids; checks that could not see for the same reason are one finding."""
+    """Findings of one state as text, fix and ids. Several checks with the same text and fix are one finding."""
     found: dict[tuple[str, str], list[str]] = {}
     for check in checks:
         found.setdefault((_text(check, label), home_as_tilde(plain(check.fix, _LONGEST))), []).append(check.id)
@@ -174,13 +174,13 @@ def _unseen_because(
 
 
 def _text(check: Check, label: str) -> str:
-    """What was found; its group's name stands beside it already."""
+    """The text of a check without its group's name, which is beside it."""
     text = check.what.removeprefix(f"{label}: ").removeprefix(f"{check.agent}: ")
     return home_as_tilde(plain(text, _LONGEST))
 
 
 def _fix_lines(fleet: Context, fix: str, indent: int, width: int) -> Iterator[str]:
-    """What to do, below the finding; a command stays on one line, so that it can be copied."""
+    """What to do, below the finding. A command stays on one line, so that it can be copied."""
     if not fix:
         return
     start = " " * indent + "→ "

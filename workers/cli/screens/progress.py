@@ -1,4 +1,4 @@
-"""How far long work is: a bar with rate and time left on a terminal, else a plain line now and then; always on stderr."""
+"""The progress of long work on stderr: a bar with rate and time left on a terminal, else a plain line from time to time."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from workers.cli.common import Context
 from workers.cli.output import colours
 
-if TYPE_CHECKING:  # most commands are over before anybody waits
+if TYPE_CHECKING:  # most commands end before a bar would be shown
     from rich.progress import Progress as RichProgress
 
 QUICK_SECONDS: Final = 0.3
-"""Work that is done sooner shows no bar."""
+"""Shorter work shows no bar (seconds)."""
 
 CALM_SECONDS: Final = 5.0
-"""A plain line comes after so long, and then as often."""
+"""Seconds before the first plain line, and between two plain lines."""
 
 _DRAW_SECONDS: Final = 0.1
 _HOUR: Final = 3_600
@@ -63,7 +63,7 @@ class Progress:
         self._hide()
 
     def update(self, done: float, total: int | None = None, *, note: str = "") -> None:
-        """Say that so much of it is done; a `note` stands in place of the rate and the time left."""
+        """Show that so much of it is done; a `note` replaces the rate and the time left."""
         now = self._clock()
         if total is not None:
             self._total = total
@@ -80,7 +80,7 @@ class Progress:
             self._draw(done, pace)
 
     def update_part(self, parts: Sequence[TimedPart], index: int) -> None:
-        """Say which of the parts begins now; the time left is that of the others, at the speed of those that are done."""
+        """Show which of the parts begins now. The time left is that of the other parts, at the speed of the finished ones."""
         seconds = [part.seconds for part in parts]
         slower = (self._clock() - self._began) / sum(seconds[:index]) if index else 1.0
         left = f"about {time_text(slower * sum(seconds[index:]))} left"
@@ -89,7 +89,7 @@ class Progress:
 
     @contextmanager
     def hidden(self) -> Iterator[None]:
-        """Take the bar away while something else is written; the next `update` draws it again."""
+        """Remove the bar while something else is printed; the next `update` draws it again."""
         self._hide()
         yield
 
@@ -114,13 +114,13 @@ def drawn_as_bar(fleet: Context) -> bool:
 
 
 def rate(first: tuple[float, float], last: tuple[float, float]) -> float:
-    """What was done a second between two moments; each is how much was done, and the time. 0 where that is not known."""
+    """The rate per second between two moments, each with the amount done and the time; 0 if it is not known."""
     (done, began), (more, now) = first, last
     return (more - done) / (now - began) if now > began else 0.0
 
 
 def pace_text(done: float, total: int, rate: float, unit: str = "") -> str:
-    """`1,200 of 5,000 deliveries · 240/s · 16 s left`, without what is not known."""
+    """`1,200 of 5,000 deliveries · 240/s · 16 s left`; unknown parts are left out."""
     parts = [f"{done:,.0f}{f' of {total:,}' if total else ''} {unit}".rstrip()]
     if rate > 0:
         parts.append(f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s" if rate >= 0.1 else f"{rate * 60:.1f}/min")

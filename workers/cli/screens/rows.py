@@ -1,4 +1,4 @@
-"""Events, deliveries and dead letters as rows of a list: which columns there are, and in which order they go."""
+"""The lists of events, deliveries and dead letters: their columns, and the order in which columns are dropped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from workers.cli.screens.columns import (
     terminal_width,
 )
 
-if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from workers.delivery.dead_letters import DeadLetter
     from workers.delivery.deliveries import Delivery
     from workers.records.events import Seen
@@ -41,7 +41,7 @@ EVENT_COLUMNS: Final = (
     Column("WHY", 24, rank=6),
     Column("ID", 10),
 )
-"""A narrow terminal loses the reason first, then the type, the session and the agent."""
+"""In a narrow terminal the reason is dropped first, then the type, the session and the agent."""
 
 TAIL_COLUMNS: Final = tuple(
     column._replace(most=ENDLESS) if column.name == "WHAT" else column
@@ -101,10 +101,10 @@ def event_cells(seen: Seen) -> list[Cell]:
 
 
 def tail_line(fleet: Context, seen: Seen | None) -> str:
-    """One event as a line of `tail`, whose columns stay where they are; the names of the columns for None."""
+    """One event as a line of `tail`, whose columns have fixed widths; for None, the names of the columns."""
     natural = [TAIL_WIDTHS.get(column.name, ENDLESS) for column in TAIL_COLUMNS]
     layout = fit(TAIL_COLUMNS, natural, terminal_width())
-    if layout[-1][1] and terminal_width() == ENDLESS:  # nobody wants ten thousand blanks before the id
+    if layout[-1][1] and terminal_width() == ENDLESS:  # without the blanks of an endless line before the id
         layout = tuple((index, 64 if TAIL_COLUMNS[index].name == "WHAT" else size) for index, size in layout)
     if seen is None:
         return line([Cell(column.name, "bright_black") for column in TAIL_COLUMNS], layout, fleet.plain_style)
@@ -119,7 +119,7 @@ def tail_line(fleet: Context, seen: Seen | None) -> str:
 
 
 def decision_cell(seen: Seen) -> Cell:
-    """What was decided as sign and word; an answer that no hook gave has the sign of a fallback."""
+    """The decision as sign and word; an answer that no hook gave has the sign of a fallback."""
     if seen.pending:
         return Cell(sign("waiting"), "yellow")
     if seen.fell_back and not seen.of:
@@ -128,7 +128,7 @@ def decision_cell(seen: Seen) -> Cell:
 
 
 def _what(seen: Seen) -> str:
-    """What an event is about; its type, too, where there is no tool that says what happened."""
+    """What an event is about. The type is added if there is no tool that says what happened."""
     said = about(seen.event, 400)
     return said if seen.event.tool and said else f"{seen.event.type} {said}".rstrip()
 
@@ -178,7 +178,7 @@ def dead_letter_cells(letter: DeadLetter, time: str, name: str) -> list[Cell]:
 
 
 def short_id(name: str, length: int = ID_CHARACTERS) -> str:
-    """The beginning of the short form of an event's id; a delivery's has its hook after it. Commands take it for the id."""
+    """The beginning of the short form of an event's id; for a delivery, the hook follows. Commands accept it as the id."""
     event, dot, hook = short_form(name).partition(".")
     return f"{event[:length]}{dot}{hook}"
 
@@ -190,7 +190,7 @@ def _note(one: Delivery) -> str:
 
 
 def _shown_ids(ids: Sequence[str], whole: bool) -> list[str]:
-    """The ids of a list: short ones on a terminal, so long that each is told from the others."""
+    """The ids of a list: short on a terminal, but long enough to be different."""
     if whole or terminal_width() == ENDLESS:
         return list(ids)
     length = id_length(short_form(name).partition(".")[0] for name in ids)
@@ -198,7 +198,7 @@ def _shown_ids(ids: Sequence[str], whole: bool) -> list[str]:
 
 
 def list_times(moments: Sequence[int]) -> list[str]:
-    """Times for a list: with the date where a program reads them, and where one of them is not of today."""
+    """Times for a list: with the date for programs, and if one of the times is not of today."""
     from datetime import datetime
 
     if terminal_width() == ENDLESS:

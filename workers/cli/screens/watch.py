@@ -19,7 +19,7 @@ from workers.cli.screens.rows import (
     short_id,
 )
 
-if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from rich.text import Text
 
     from workers.delivery.dead_letters import DeadLetter
@@ -75,15 +75,15 @@ class View:
     at: dict[Panel, int] = field(default_factory=dict)
     """The selected row of each panel; 0 is the first."""
     trace: list[str] = field(default_factory=list)
-    """The lines of an open trace; empty where none is open."""
+    """The lines of an open trace; empty if none is open."""
     top: int = 0
     """The first line of the trace on the screen."""
     message: str = ""
     away: str = ""
-    """Why the server cannot be asked; empty where it can."""
+    """Why the server cannot be asked; empty if it can."""
 
     def add(self, seen: Seen) -> None:
-        """One more event; a selected event stays selected."""
+        """Add an event; a selected event stays selected."""
         self.events.append(seen)
         if self.at.get("events", 0):
             self.at["events"] += 1
@@ -94,7 +94,7 @@ class View:
         session.events += 1
         session.denied += seen.decision == "deny"
         session.last, session.what, session.event = seen.ms, event_cells(seen)[4].text, seen.id
-        self.sessions[name] = session  # the last to do something is last
+        self.sessions[name] = session  # the session with the latest event is the last one
         if len(self.sessions) > _KEPT:
             del self.sessions[next(iter(self.sessions))]
 
@@ -116,7 +116,7 @@ class View:
         return max(0, min(self.at.get(panel, 0), self.rows(panel) - 1))
 
     def selected_event(self) -> str:
-        """The id of the event that is meant by what is selected; empty where there is none."""
+        """The id of the event of the selected row; empty if there is none."""
         at = self.selected(self.panel)
         if self.panel == "events":
             return self.events[-1 - at].id if self.events else ""
@@ -140,8 +140,8 @@ def frame(view: View, width: int, height: int, style: Styler) -> Text:
 
     lines = [*(_trace(view, height) if view.trace else _lists(view, width, height, style))]
     lines = [*lines[: height - 1], *([""] * (height - 1 - len(lines)))]
-    told = view.away or view.message
-    lines.append(style(told, "yellow") if told else style(_TRACE_KEYS if view.trace else _KEYS, "bright_black"))
+    message = view.away or view.message
+    lines.append(style(message, "yellow") if message else style(_TRACE_KEYS if view.trace else _KEYS, "bright_black"))
     texts = [Text.from_ansi(one) for one in lines]
     for text in texts:
         text.truncate(width, overflow="ellipsis")
@@ -160,7 +160,7 @@ def _lists(view: View, width: int, height: int, style: Styler) -> Iterator[str]:
 
 
 def _panel(view: View, panel: Panel, width: int, height: int, style: Styler) -> Iterator[str]:
-    """A title, the names of the columns and `height` rows, among them the selected one."""
+    """A title, the names of the columns, and `height` rows with the selected row among them."""
     here, at = panel == view.panel, view.selected(panel)
     title = f"{'▶' if here else ' '} {_TITLES[panel]} {view.rows(panel)}"
     yield style(f"{title} ".ljust(width, "─"), "cyan" if here else "bright_black")

@@ -20,14 +20,14 @@ _COLUMNS: Final = (
     Column("", 11, rank=3),
     Column("", 24, rank=4),
 )
-"""Name, begin, length, bar, outcome, note; a narrow terminal loses the note first."""
+"""Name, begin, length, bar, outcome, note. In a narrow terminal the note is dropped first."""
 
 _BARS: Final = {"work": "█", "wait": "░", "unexplained": "▒"}
 _WIDEST: Final = 160
 
 
 def waterfall_lines(spans: Sequence[Span], style: Styler, width: int) -> Iterator[str]:
-    """The lines of a waterfall in `width` cells; nothing where nothing is known."""
+    """The lines of a waterfall in `width` cells; empty if nothing is known."""
     if not spans:
         return
     width = min(width, _WIDEST)
@@ -57,7 +57,7 @@ def _row(span: Span) -> list[Cell]:
 
 
 def _bar(span: Span, whole: float, cells: int) -> str:
-    """The span's bar on an axis of so many cells; every span has one cell at least."""
+    """The span's bar on an axis of so many cells; every bar has one cell at least."""
     scale = cells / whole if whole else 0.0
     first = min(cells - 1, int(span.start * scale))
     last = max(first + 1, min(cells, round(span.end * scale)))
@@ -71,7 +71,7 @@ def _colour(span: Span) -> Colour:
 
 
 def _ms(ms: float) -> str:
-    """A time in four characters or a few more, with its unit."""
+    """A time with its unit, in about four characters."""
     if ms >= 100_000:
         return f"{ms / 1000:,.0f} s"
     if ms >= 1_000:
