@@ -31,8 +31,7 @@ from bus.matching.subcommands import first_words, subcommand_needles
 from bus.shell import without_quotes
 from bus.shell.commands import CHANGES, Commands
 
-_GIVEN: Final = "is given a path that some rule asks for"
-_CHANGED: Final = "changes a path that some rule asks for"
+_PATHS: Final = "names a path that some rule asks for"
 _OWN_INPUT: Final = "empties its own input"
 """Marks that a line gets here, and only where a rule asks: they take a look at paths."""
 
@@ -122,16 +121,20 @@ class _Needs:
         """By a word of its text."""
         self._by_text: dict[str, tuple[_Need, ...]] = {}
         """By a short text in its text."""
-        self._by_marks: dict[tuple[str, ...], frozenset[str]] = {}
-        """The rules that further marks alone let through: a look at paths is taken once for all of them."""
+        self._by_marks: dict[tuple[str, ...], dict[str, tuple[_Need, ...]]] = {}
+        """By further marks, and by rule. Only where one rule asks for nothing else: it needs a look at paths anyway."""
         self._others: tuple[_Need, ...] = ()
-        for need in needs:
-            if need.rule not in self._sure:
-                self._add(need)
+        left = [need for need in needs if need.rule not in self._sure]
+        looks = any(need.marks and not any(need[2:]) for need in left)
+        for need in left:
+            self._add(need, looks=looks)
         self._args, self._words = frozenset(self._by_arg), frozenset(self._by_word)
 
-    def _add(self, need: _Need) -> None:
-        if args := need.words or need.args:
+    def _add(self, need: _Need, *, looks: bool) -> None:
+        if looks and _PATHS in need.marks:
+            by_rule = self._by_marks.setdefault(need.marks, {})
+            by_rule[need.rule] = (*by_rule.get(need.rule, ()), need)
+        elif args := need.words or need.args:
             for arg in args:
                 self._by_arg[arg] = (*self._by_arg.get(arg, ()), need)
         elif need.texts:
@@ -139,10 +142,8 @@ class _Needs:
                 self._by_word[word] = (*self._by_word.get(word, ()), need)
             for text in need.texts[0].texts:
                 self._by_text[text] = (*self._by_text.get(text, ()), need)
-        elif need.flags:
-            self._others = (*self._others, need)
         else:
-            self._by_marks[need.marks] = self._by_marks.get(need.marks, frozenset()) | {need.rule}
+            self._others = (*self._others, need)
 
     def add_met(self, seen: _Seen, found: set[str]) -> None:
         """Add to `found` the rules that a line may fit."""
@@ -161,9 +162,9 @@ class _Needs:
                 _add_met(self._by_arg[arg], seen, found)
         if self._others:
             _add_met(self._others, seen, found)
-        for more, rules in self._by_marks.items():
-            if not rules <= found:
-                found |= rules.intersection(*map(seen.rules_with, more))
+        for more, by_rule in self._by_marks.items():
+            for rule in by_rule.keys() & seen.rules_with(more[-1]):
+                _add_met(by_rule[rule], seen, found)
 
 
 class Sieve:
@@ -183,23 +184,16 @@ class Sieve:
         self._conditions: dict[str, list[tuple[str, Rule, CommandMatch]]] = {}
         """By mark the conditions that ask for it, each with its rule."""
         self._by_mark: dict[str, _Needs] = {}
-        changed: dict[str, dict[str, None]] = {}
-        given: dict[str, dict[str, None]] = {}
+        paths: dict[str, dict[str, None]] = {}
         for name in marked:
             for condition in rules[name].commands:
-                more = _further_marks(condition)
-                if _CHANGED in more:
-                    changed.setdefault(name, {}).update(dict.fromkeys((*condition.changes, *condition.redirects_to)))
-                if _GIVEN in more:
-                    given.setdefault(name, {}).update(dict.fromkeys(condition.paths))
+                if asked := _narrow_paths(condition):
+                    paths.setdefault(name, {}).update(dict.fromkeys(asked))
                 for mark in marks_of(condition):
                     self._conditions.setdefault(mark, []).append((name, rules[name], condition))
         self._marked = frozenset(marked)
-        self._paths: dict[str, tuple[Callable[[CommandFacts], tuple[str, ...]], PathIndex]] = {
-            _CHANGED: (lambda one: one.changed, PathIndex(changed)),
-            _GIVEN: (lambda one: one.operands, PathIndex(given)),
-        }
-        self._asks_for_null = any(index.find(_NULL, place_of("/", here=False)) for _, index in self._paths.values())
+        self._paths = PathIndex(paths)
+        self._asks_for_null = bool(self._paths.find(_NULL, place_of("/", here=False)))
         """Whether some rule asks for `/dev/null`, which most redirections name."""
 
     def prepare(self) -> None:
@@ -230,18 +224,15 @@ class Sieve:
         """The rules for which a line has a mark that takes a look at paths; in doubt all of them."""
         if mark == _OWN_INPUT:
             return self._marked if any(one.empties_own_input for one in facts) else _NO_RULES
-        if mark not in self._paths:
+        if mark != _PATHS:
             return self._marked if mark in line.marks else _NO_RULES
-        if mark == _CHANGED and CHANGES not in line.marks:
-            return _NO_RULES
-        words_of, index = self._paths[mark]
         found: set[str] = set()
         try:
             for one in facts:
-                for word in words_of(one):
+                for word in dict.fromkeys(one.operands + one.changed):
                     if word != _NULL or self._asks_for_null:
                         for path in one.paths_of(word):
-                            found |= index.find(path, one.place)
+                            found |= self._paths.find(path, one.place)
         except OverBudget:
             return self._marked
         return found
@@ -257,15 +248,20 @@ def _text_need(rule: str, texts: Needles) -> _Need:
     return _Need(rule, (), frozenset(), frozenset(), (), (needle_search(texts),))
 
 
+def _narrow_paths(match: CommandMatch) -> tuple[str, ...]:
+    """Path patterns of which a command names a path where it fits; none where these fit most paths, or are not all."""
+    if match.touches == OWN_INPUT_ALONE:
+        return ()
+    each = ((*match.changes, *match.redirects_to), match.paths)
+    return tuple(glob for some in each if not any(map(_WIDE.fullmatch, some)) for glob in some)
+
+
 def _further_marks(match: CommandMatch) -> tuple[str, ...]:
     """The marks that a line has to have for `match` besides one of `marks_of`."""
-    own_input = match.touches == OWN_INPUT_ALONE
-    changes = (*match.changes, *match.redirects_to)
-    more = {
-        _OWN_INPUT: own_input,
-        CHANGES: bool(changes) or match.loses == ("contents",),
-        _CHANGED: bool(changes) and not own_input and not any(map(_WIDE.fullmatch, changes)),
-        _GIVEN: bool(match.paths) and not own_input and not any(map(_WIDE.fullmatch, match.paths)),
+    more = {  # the one that costs most is the last
+        _OWN_INPUT: match.touches == OWN_INPUT_ALONE,
+        CHANGES: bool(match.changes or match.redirects_to) or match.loses == ("contents",),
+        _PATHS: bool(_narrow_paths(match)),
     }
     return tuple(mark for mark, asked in more.items() if asked)
 

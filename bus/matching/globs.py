@@ -77,11 +77,11 @@ class PathIndex:
         """PatternError names the pattern that is wrong."""
         self._exact: dict[str, frozenset[str]] = {}
         """By a path, or one below `~`, the sets that have it as it is."""
+        nameless: dict[str, frozenset[str]] = {}
         patterns: dict[str, dict[tuple[str, ...], frozenset[str]]] = {}
         for key, globs in sets.items():
             one = frozenset([key])
             for name, some in _by_name(globs).items():
-                known = patterns.setdefault(name, {})
                 others = []
                 for glob in some:
                     if (exact := _exact_path(glob)) is not None:
@@ -89,9 +89,13 @@ class PathIndex:
                     elif name:
                         others.append(glob)
                     else:  # it is asked of every path, so once for all sets
-                        known[(glob,)] = known.get((glob,), frozenset()) | one
+                        nameless[glob] = nameless.get(glob, frozenset()) | one
                 if others:
+                    known = patterns.setdefault(name, {})
                     known[tuple(others)] = known.get(tuple(others), frozenset()) | one
+        self._own, self._above = nameless.pop(OWN, None), nameless.pop(ABOVE, None)
+        self._nameless = tuple((_longest_text(glob), _together([glob]), keys) for glob, keys in nameless.items())
+        """By a text that is in fitting paths."""
         self._by_name = {
             name: tuple((_together(globs), keys) for globs, keys in each.items()) for name, each in patterns.items()
         }
@@ -106,7 +110,19 @@ class PathIndex:
             for matches, keys in self._by_name[name]:
                 if not keys <= found and matches(path, place):
                     found |= keys
+        for text, matches, keys in self._nameless:
+            if text in path and matches(path, place):
+                found |= keys
+        if self._own and is_own(path, place.own):
+            found |= self._own
+        if self._above and is_above(path, place.own):
+            found |= self._above
         return found
+
+
+def _longest_text(glob: str) -> str:
+    """A text that is in every path that a pattern fits; empty where none is known."""
+    return max((part.strip("/") for part in _PART.split(glob)), key=len) if _anywhere(glob) else ""
 
 
 def _exact_path(glob: str) -> str | None:
@@ -129,11 +145,10 @@ def _by_name(globs: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _names_in(path: str) -> list[str]:
-    """The names that a path goes through, the first with its slash; and the empty one, which every path has."""
+    """The names that a path goes through, and the first one also with its slash."""
     parts = path.split("/")
     if len(parts) > 1:
         parts[0] = f"/{parts[1]}"
-    parts.append("")
     return parts
 
 
@@ -166,7 +181,7 @@ def _together(globs: Iterable[str]) -> PathMatcher:
             by_kind["home"].append(_expression("~" + glob[1:].rstrip("/")))
         elif anywhere := _anywhere(glob):
             by_kind["anywhere"].append(anywhere)
-            texts.append(max((part.strip("/") for part in _PART.split(glob)), key=len))
+            texts.append(_longest_text(glob))
         else:
             by_kind["project"].append(_expression("/" + glob.removeprefix("./").rstrip("/")))
     anywheres, homes, projects = (compile_alternatives(some) for some in by_kind.values())

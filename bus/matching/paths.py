@@ -12,7 +12,7 @@ from bus.events import Event
 from bus.ids import host_name
 from bus.matching.disk import Disk
 from bus.matching.own_places import own_places
-from bus.shell.words import CONTAINER_DATA, PROJECT, is_hidden, shown
+from bus.shell.words import CONTAINER_DATA, PROJECT, UNKNOWN, UNSET, is_hidden, shown
 
 _TEMPORARY: Final = ("/tmp", "/var/tmp", "/private/tmp", "/private/var/tmp", "/var/folders", "/private/var/folders")  # noqa: S108  (paths that are looked at, never written)
 _HARMLESS: Final = frozenset(
@@ -56,7 +56,7 @@ _DRIVE: Final = re.compile(r"([A-Za-z]):(?=[\\/]|$)")
 _NOWHERE: Final = "/.unknown"
 """Stands for the directory of an event that does not say where it happened."""
 _ONLY_GLOB: Final = re.compile(r"[*?.]*\*[*?.]*|\.\[[!^]\.\]\*")
-_REMEMBER_SECONDS: Final = 5
+_REMEMBER_SECONDS: Final = 2
 
 _DESCRIPTOR: Final = re.compile(r"/proc/(?:self|thread-self|\$…)/fd(?=/|$)|/dev/fd(?=/|$)")
 _OWN: Final = re.compile(r"/dev/(?:fd(?=/|$)|std(?:in|out|err)$)|/proc/(?:self|thread-self)(?=/|$)")
@@ -95,19 +95,21 @@ def event_place(event: Event, disk: Disk | None = None) -> Place:
     What is looked up from there counts against `disk`.
     """
     known = place_of(event.cwd, here=not event.host or event.host == host_name())
-    return known if disk is None else Place(*known[:-1], disk)
+    return known if disk is None or not known.here else Place(*known[:-1], disk)
 
 
 def place_of(cwd: str, *, here: bool = True) -> Place:
     """The place of an event with this `cwd` (absolute, or empty where the agent does not say).
 
-    Where the event is from `here` it is looked up on this machine's disk, and remembered for a few seconds.
+    Where the event is from `here` it is looked up on this machine's disk. A place is remembered for two seconds.
     """
-    return _place_of(_posix(cwd), here and cwd[1:2] != ":", own_places(), int(monotonic()) // _REMEMBER_SECONDS)
+    return _place_of(cwd, here, int(monotonic()) // _REMEMBER_SECONDS)
 
 
 @lru_cache(maxsize=512)
-def _place_of(cwd: str, here: bool, own_places: frozenset[str], _when: int) -> Place:
+def _place_of(given: str, here: bool, _when: int) -> Place:
+    cwd = _posix(given)
+    here = here and given[1:2] != ":"
     directory = _NOWHERE if not cwd.startswith("/") else real(cwd) if here else os.path.normpath(cwd)
     match = _HOME.match(directory)
     if here:
@@ -122,7 +124,7 @@ def _place_of(cwd: str, here: bool, own_places: frozenset[str], _when: int) -> P
             project = above
             break
         above = os.path.dirname(above)
-    return Place(directory, project, home, project == "/" or within(home, project), here, own_places)
+    return Place(directory, project, home, project == "/" or within(home, project), here, own_places())
 
 
 def _posix(path: str) -> str:
@@ -156,19 +158,21 @@ def located(word: str, place: Place, directory: str = ".", *, links: Links = "al
     `links` says which symbolic links are resolved: `all`; `parents`, since `rm link` removes the link and not what it
     points to; or `none`, the path as it is written.
     """
-    word = _posix(word)
+    if word[1:2] == ":":
+        word = _posix(word)
     path = word if word.startswith(("/", "~")) else f"{directory}/{word}"
-    if is_hidden(word[:1]) or is_hidden(path[:1]):
-        return None
-    path = shown(path)
-    if path.startswith(PROJECT):
+    if UNKNOWN in path or UNSET in path:
+        if is_hidden(word[:1]) or is_hidden(path[:1]):
+            return None
+        path = shown(path)
+    if not path.startswith(("/", "~")):
+        path = f"{place.directory}/{path}"
+    elif path.startswith(PROJECT):
         path = place.project + path.removeprefix(PROJECT)
     elif path.startswith("~"):
         user, _, rest = path[1:].partition("/")
         # Another user's home is elsewhere; where exactly does not matter.
         path = f"{place.home if not user else f'/home/{user}'}/{rest}"
-    elif not path.startswith("/"):
-        path = f"{place.directory}/{path}"
     plain = os.path.normpath(path)
     if plain.startswith(("/proc/", "/dev/fd")):
         plain = _DESCRIPTOR.sub("/dev/fd", plain, count=1)
