@@ -143,6 +143,8 @@ def empties_own_input(command: Command) -> bool:
     """Whether a command empties what it reads, by a redirection or as `tee`."""
     if command.program == "tee":
         return not set(map(plain_path, command.reads)).isdisjoint(map(plain_path, command.words))
+    if not command.redirects:
+        return False
     emptied = [to for sign, to in command.redirects if sign in _EMPTYING]
     if not emptied:
         return False

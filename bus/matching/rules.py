@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
@@ -331,7 +331,7 @@ class SeenCall:
         """Its commands with what is known of each. Look-ups on disk count for the request of `disk` only."""
         self._look_at(disk)
         if self._facts is None:
-            where = _Where(self.event, disk, _place)
+            where = partial(_place, self.event, disk)  # knows of no command, so nothing waits for the collector
             self._facts = [CommandFacts(command, where) for command in self.line.items]
         return self._facts
 
@@ -340,27 +340,12 @@ class SeenCall:
         self._look_at(disk)
         if self._given is None:
             words = Command("", tuple(paths_of(self.event)))
-            self._given = CommandFacts(words, _Where(self.event, disk, event_place))
+            self._given = CommandFacts(words, partial(event_place, self.event, disk))
         return self._given
 
     def _look_at(self, disk: Disk | None) -> None:
         if disk is None or disk is not self._disk:
             self._disk, self._facts, self._given = disk, None, None
-
-
-class _Where:
-    """The place of a call, looked up once. It knows of no command, so that nothing waits for the garbage collector."""
-
-    __slots__ = ("_disk", "_event", "_known", "_look")
-
-    def __init__(self, event: Event, disk: Disk | None, look: Callable[[Event, Disk | None], Place]) -> None:
-        self._event, self._disk, self._look = event, disk, look
-        self._known: Place | None = None
-
-    def __call__(self) -> Place:
-        if self._known is None:
-            self._known = self._look(self._event, self._disk)
-        return self._known
 
 
 _LAST: Final[list[SeenCall]] = []

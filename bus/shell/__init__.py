@@ -16,12 +16,12 @@ from bus.shell.budget import FULL, LIGHT, Budget, Limits
 from bus.shell.commands import CHANGES, Command, Commands, marks
 from bus.shell.expansions import default_variables
 from bus.shell.found import NOTHING, Call, Found
-from bus.shell.inner import Arg, Inner
+from bus.shell.inner import Inner, args_of
 from bus.shell.parsing import raw_names, without_quotes
 from bus.shell.paths import changed
 from bus.shell.plain import Stage, Statement, plain_statements
 from bus.shell.reader import Reader
-from bus.shell.state import single_command
+from bus.shell.state import quiet_commands, single_command
 from bus.shell.words import UNKNOWN, UNSET, clean
 
 __all__ = [
@@ -38,6 +38,8 @@ __all__ = [
 
 MAX_LENGTH: Final = FULL.length
 """Characters that are read; of what is behind them only the names are seen, and `truncated` says so."""
+_MOST_QUIET: Final = 512
+"""Characters, of which no budget has to be kept."""
 _MOST_WRAPPERS: Final = 4
 _MOST_WRAPPED: Final = 32
 """Wrappers around a command, and its words, of which no budget has to be kept."""
@@ -80,14 +82,18 @@ def _read(text: str, limits: Limits) -> Commands:
     first, inner = single_command(words) if words else (None, [])
     if first is not None and not inner:
         return Commands((first,), False, False, _single_marks(first.program, first.prompt, bool(changed(first))))
-    if first is not None and (items := _wrapped(first, inner)):
+    if first is not None:
+        items = _wrapped(first, inner)
+    else:
+        items = quiet_commands(statements) if statements is not None and len(text) <= _MOST_QUIET else ()
+    if items:
         return Commands(items, False, False, _marks_of(items))
     budget = Budget(limits)
     found = Found(budget)
     reader = Reader(found, default_variables(), ".")
     try:
         if words:
-            reader.run(list(map(Arg, words)), Call(), inner)
+            reader.run(args_of(words), Call(), inner)
         elif statements is not None:
             reader.run_plain(statements, NOTHING)
         else:

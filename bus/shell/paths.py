@@ -23,6 +23,7 @@ _VALUES: Final[dict[str, frozenset[str]]] = {
 }
 """Options that take the next argument, by program."""
 
+_NO_VALUES: Final[frozenset[str]] = frozenset()
 _SKIPPED: Final = {"chmod": 1, "chown": 1, "chgrp": 1}
 """Operands before the paths: a mode, an owner."""
 
@@ -57,14 +58,16 @@ def operands(command: Command) -> tuple[str, ...]:
     """The paths that a command is given: its arguments without options and their values, without chmod's mode and such."""
     if command.program in ("find", "gfind"):
         return find_roots(command.words)
-    values = _VALUES.get(command.program, frozenset())
-    skip = 0 if _refers(command) else _SKIPPED.get(command.program, 0)
+    values = _VALUES.get(command.program, _NO_VALUES)
+    skip = _SKIPPED.get(command.program, 0)
+    if skip and _refers(command):
+        skip = 0
     found: list[str] = []
     words = iter(command.words)
     for word in words:
         if word == "--":
             found.extend(words)
-        elif word.startswith("-") and word != "-":
+        elif word[:1] == "-" and word != "-":
             if command.program == "chmod" and word[1:2] in ("r", "w", "x", "X", "s", "t"):
                 skip = 0  # `chmod -w file`: the mode itself
             elif word in values:
