@@ -151,7 +151,7 @@ class HookSet:
             line = call.line
             if line.unread or line.incomplete:
                 return found
-            return candidates.only(self._sieve.passing(line, call.text, call.facts(disk)))
+            return candidates.only(self._sieve.passing(line, call.text, partial(call.facts, disk)))
         except Exception:
             log.exception("event %s: its command cannot be read; each rule answers by its failure policy", event.id)
             return found

@@ -9,10 +9,10 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from bus.errors import OverBudget
-from bus.matching.command_facts import CommandFacts
+from bus.matching.command_facts import CommandFacts, empties_own_input
 from bus.matching.command_match import CommandMatch
 from bus.matching.command_rules import OWN_INPUT_ALONE, marks_of, programs_of
-from bus.matching.flags import flag_names
+from bus.matching.flags import flag_names, flags_of
 from bus.matching.globs import PathIndex, literal_of
 from bus.matching.needles import (
     NOTHING,
@@ -24,14 +24,15 @@ from bus.matching.needles import (
     words_of,
     worth,
 )
-from bus.matching.paths import place_of
+from bus.matching.paths import Place, place_of
 from bus.matching.rules import Rule, marks
 from bus.matching.statements import WORTH
 from bus.matching.subcommands import first_words, subcommand_needles
 from bus.shell import without_quotes
-from bus.shell.commands import CHANGES, Commands
+from bus.shell.commands import CHANGES, Command, Commands
 
-_PATHS: Final = "names a path that some rule asks for"
+_GIVEN: Final = "is given a path that some rule asks for"
+_CHANGED: Final = "changes a path that some rule asks for"
 _OWN_INPUT: Final = "empties its own input"
 """Marks that a line gets here, and only where a rule asks: they take a look at paths."""
 
@@ -65,22 +66,25 @@ class _Need(NamedTuple):
         for flags in self.flags:
             if flags.isdisjoint(seen.flags):
                 return False
-        return not self.marks or all(self.rule in seen.rules_with(mark) for mark in self.marks)
+        for mark in self.marks:  # noqa: SIM110  (a generator for `all` takes three times as long, and this runs most)
+            if self.rule not in seen.rules_with(mark):
+                return False
+        return True
 
 
 class _Seen:
     """What rules ask of a line, each found when the first one asks."""
 
-    __slots__ = ("_args", "_facts", "_find", "_flags", "_marks", "is_plain", "text", "words")
+    __slots__ = ("_args", "_find", "_flags", "_rules", "is_plain", "line", "text", "words")
 
-    def __init__(self, facts: Sequence[CommandFacts], text: str, find: Callable[[str], AbstractSet[str]]) -> None:
-        self._facts = facts
-        self.text = _searched_text(facts, text)
+    def __init__(self, line: Commands, text: str, find: Callable[[str, Commands], AbstractSet[str]]) -> None:
+        self.line = line
+        self.text = _searched_text(line.items, text)
         self.is_plain = self.text.isascii()
         """It is ASCII; in any other text a letter may stand for one of another case, so it may hold anything."""
         self.words = words_of(self.text) if self.is_plain else frozenset[bytes]()
         self._find = find
-        self._marks: dict[str, AbstractSet[str]] = {}
+        self._rules: dict[str, AbstractSet[str]] = {}
         self._args: frozenset[str] | None = None
         self._flags: frozenset[str] | None = None
 
@@ -88,23 +92,57 @@ class _Seen:
     def args(self) -> frozenset[str]:
         """Every argument."""
         if self._args is None:
-            each = self._facts
-            self._args = frozenset(each[0].words if len(each) == 1 else [word for one in each for word in one.words])
+            items = self.line.items
+            self._args = frozenset(items[0].words if len(items) == 1 else [word for one in items for word in one.words])
         return self._args
 
     @property
     def flags(self) -> frozenset[str]:
         """Every option, also each letter of `-rf`."""
         if self._flags is None:
-            each = [one.flags.names for one in self._facts if one.words]
+            each = [flags_of(one).names for one in self.line.items if one.words]
             self._flags = each[0] if len(each) == 1 else frozenset().union(*each)
         return self._flags
 
     def rules_with(self, mark: str) -> AbstractSet[str]:
         """The rules for which the line has this mark."""
-        known = self._marks.get(mark)
+        known = self._rules.get(mark)
         if known is None:
-            known = self._marks[mark] = self._find(mark)
+            known = self._rules[mark] = self._find(mark, self.line)
+        return known
+
+
+class _PathLook:
+    """Which rules ask for the paths that a line names; each path is looked at once, and none before a rule asks."""
+
+    __slots__ = ("_facts", "_found", "_sieve")
+
+    def __init__(self, sieve: Sieve, facts: Callable[[], Sequence[CommandFacts]]) -> None:
+        self._sieve, self._facts = sieve, facts
+        self._found: dict[str, AbstractSet[str]] = {}
+
+    def rules_with(self, mark: str, line: Commands) -> AbstractSet[str]:
+        """The rules for which a line has a mark that takes a look at paths; in doubt all of them."""
+        sieve = self._sieve
+        if mark == _OWN_INPUT:
+            return sieve.marked if any(map(empties_own_input, line.items)) else _NO_RULES
+        if mark not in (_CHANGED, _GIVEN) or (mark == _CHANGED and CHANGES not in line.marks):
+            return sieve.marked if mark in line.marks else _NO_RULES
+        found: set[str] = set()
+        try:
+            for one in self._facts():
+                for word in one.changed if mark == _CHANGED else one.operands:
+                    if word != _NULL or sieve.asks_for_null:
+                        for path in one.paths_of(word):
+                            found |= self._rules_for(path, one.place)
+        except OverBudget:
+            return sieve.marked
+        return found
+
+    def _rules_for(self, path: str, place: Place) -> AbstractSet[str]:
+        known = self._found.get(path)
+        if known is None:
+            known = self._found[path] = self._sieve.paths.find(path, place)
         return known
 
 
@@ -131,7 +169,7 @@ class _Needs:
         self._args, self._words = frozenset(self._by_arg), frozenset(self._by_word)
 
     def _add(self, need: _Need, *, looks: bool) -> None:
-        if looks and _PATHS in need.marks:
+        if looks and need.marks[-1:] in ((_CHANGED,), (_GIVEN,)):
             by_rule = self._by_marks.setdefault(need.marks, {})
             by_rule[need.rule] = (*by_rule.get(need.rule, ()), need)
         elif args := need.words or need.args:
@@ -187,13 +225,14 @@ class Sieve:
         paths: dict[str, dict[str, None]] = {}
         for name in marked:
             for condition in rules[name].commands:
-                if asked := _narrow_paths(condition):
+                asked = _narrow((*condition.changes, *condition.redirects_to)) + _narrow(condition.paths)
+                if asked and condition.touches != OWN_INPUT_ALONE:
                     paths.setdefault(name, {}).update(dict.fromkeys(asked))
                 for mark in marks_of(condition):
                     self._conditions.setdefault(mark, []).append((name, rules[name], condition))
-        self._marked = frozenset(marked)
-        self._paths = PathIndex(paths)
-        self._asks_for_null = bool(self._paths.find(_NULL, place_of("/", here=False)))
+        self.marked = frozenset(marked)
+        self.paths = PathIndex(paths)
+        self.asks_for_null = bool(self.paths.find(_NULL, place_of("/", here=False)))
         """Whether some rule asks for `/dev/null`, which most redirections name."""
 
     def prepare(self) -> None:
@@ -209,32 +248,15 @@ class Sieve:
             self._by_mark[mark] = known
         return known
 
-    def passing(self, line: Commands, text: str, facts: Sequence[CommandFacts]) -> set[str]:
-        """The rules beside `always` that may fit `text`, which was read as `line`; `facts` are those of its commands."""
+    def passing(self, line: Commands, text: str, facts: Callable[[], Sequence[CommandFacts]]) -> set[str]:
+        """The rules beside `always` that may fit `text`, which was read as `line`; `facts` gives those of its commands."""
         found: set[str] = set()
-        seen = _Seen(facts, text, lambda mark: self._rules_with(mark, line, facts))
+        seen = _Seen(line, text, _PathLook(self, facts).rules_with)
         self._unmarked.add_met(seen, found)
-        for mark in line.marks:
+        for mark in self._conditions.keys() & line.marks:
             needs = self._needs(mark)
             if needs is not None:
                 needs.add_met(seen, found)
-        return found
-
-    def _rules_with(self, mark: str, line: Commands, facts: Sequence[CommandFacts]) -> AbstractSet[str]:
-        """The rules for which a line has a mark that takes a look at paths; in doubt all of them."""
-        if mark == _OWN_INPUT:
-            return self._marked if any(one.empties_own_input for one in facts) else _NO_RULES
-        if mark != _PATHS:
-            return self._marked if mark in line.marks else _NO_RULES
-        found: set[str] = set()
-        try:
-            for one in facts:
-                for word in dict.fromkeys(one.operands + one.changed):
-                    if word != _NULL or self._asks_for_null:
-                        for path in one.paths_of(word):
-                            found |= self._paths.find(path, one.place)
-        except OverBudget:
-            return self._marked
         return found
 
 
@@ -248,20 +270,20 @@ def _text_need(rule: str, texts: Needles) -> _Need:
     return _Need(rule, (), frozenset(), frozenset(), (), (needle_search(texts),))
 
 
-def _narrow_paths(match: CommandMatch) -> tuple[str, ...]:
-    """Path patterns of which a command names a path where it fits; none where these fit most paths, or are not all."""
-    if match.touches == OWN_INPUT_ALONE:
-        return ()
-    each = ((*match.changes, *match.redirects_to), match.paths)
-    return tuple(glob for some in each if not any(map(_WIDE.fullmatch, some)) for glob in some)
+def _narrow(globs: tuple[str, ...]) -> tuple[str, ...]:
+    """Path patterns of which a fitting path is worth a look; none where one of them fits most paths."""
+    return () if any(map(_WIDE.fullmatch, globs)) else globs
 
 
 def _further_marks(match: CommandMatch) -> tuple[str, ...]:
-    """The marks that a line has to have for `match` besides one of `marks_of`."""
-    more = {  # the one that costs most is the last
-        _OWN_INPUT: match.touches == OWN_INPUT_ALONE,
-        CHANGES: bool(match.changes or match.redirects_to) or match.loses == ("contents",),
-        _PATHS: bool(_narrow_paths(match)),
+    """The marks that a line has to have for `match` besides one of `marks_of`; those that take a look at paths come last."""
+    own_input = match.touches == OWN_INPUT_ALONE
+    changes = (*match.changes, *match.redirects_to)
+    more = {
+        _OWN_INPUT: own_input,
+        CHANGES: bool(changes) or match.loses == ("contents",),
+        _CHANGED: bool(_narrow(changes)) and not own_input,
+        _GIVEN: bool(_narrow(match.paths)) and not own_input,
     }
     return tuple(mark for mark, asked in more.items() if asked)
 
@@ -304,19 +326,18 @@ def _args(globs: Sequence[str]) -> tuple[frozenset[str], Needles]:
     return frozenset(), needles_in_literals([*(f" {word.lower()} " for word in plain), *map(literal_of, patterns)])
 
 
-def _searched_text(facts: Sequence[CommandFacts], text: str) -> str:
+def _searched_text(items: Sequence[Command], text: str) -> str:
     """All that a condition may look for texts in: the line as it is written, without quotes, and as commands; lower-cased.
 
     There is a blank on either side of each.
     """
     unquoted = f" {without_quotes(text)} "
     parts = [f" {text} ", unquoted] if len(unquoted) != len(text) + 2 else [unquoted]
-    for one in facts:
-        command = one.command
-        spoken = f" {command.spoken if command.redirects or command.assignments else one.line} "
+    for one in items:
+        spoken = f" {one.spoken if one.redirects or one.assignments else one.line} "
         if spoken not in unquoted:
             parts.append(spoken)
-        if command.stdin:
-            parts.append(f" {command.stdin} ")
+        if one.stdin:
+            parts.append(f" {one.stdin} ")
     # `…` stands for what is not known: it is no letter that could be one of a text in another case.
     return "\n".join(parts).replace("…", " ").lower()

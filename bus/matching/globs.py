@@ -120,6 +120,11 @@ class PathIndex:
         return found
 
 
+def _depth(glob: str) -> int | None:
+    """How many slashes a fitting path has; None for any number."""
+    return glob.count("/") if glob.startswith("/") and "**" not in glob and "[" not in glob else None
+
+
 def _longest_text(glob: str) -> str:
     """A text that is in every path that a pattern fits; empty where none is known."""
     return max((part.strip("/") for part in _PART.split(glob)), key=len) if _anywhere(glob) else ""
@@ -172,6 +177,7 @@ def _together(globs: Iterable[str]) -> PathMatcher:
     exact: set[str] = set()
     by_kind: dict[str, list[str]] = {"anywhere": [], "home": [], "project": []}
     texts: list[str] = []
+    depths: set[int | None] = set()
     for glob in globs:
         if glob in _OWN:
             own.append(_OWN[glob])
@@ -182,15 +188,24 @@ def _together(globs: Iterable[str]) -> PathMatcher:
         elif anywhere := _anywhere(glob):
             by_kind["anywhere"].append(anywhere)
             texts.append(_longest_text(glob))
+            depths.add(_depth(glob))
         else:
             by_kind["project"].append(_expression("/" + glob.removeprefix("./").rstrip("/")))
     anywheres, homes, projects = (compile_alternatives(some) for some in by_kind.values())
     asks_for_home = bool(homes) or any(path.startswith("~") for path in exact)
+    any_depth = None in depths
     if len(texts) > _FEW:
         texts = [""]
 
     def fits(path: str, place: Place) -> bool:
-        if path in exact or (anywheres and _holds(path, texts) and _any_fits(anywheres, path)):
+        if path in exact:
+            return True
+        if (
+            anywheres
+            and (any_depth or path.count("/") in depths)
+            and _holds(path, texts)
+            and _any_fits(anywheres, path)
+        ):
             return True
         if asks_for_home and within(path, place.home):
             below = f"~{_below(path, place.home)}"

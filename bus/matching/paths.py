@@ -94,7 +94,7 @@ def event_place(event: Event, disk: Disk | None = None) -> Place:
 
     What is looked up from there counts against `disk`.
     """
-    known = place_of(event.cwd, here=not event.host or event.host == host_name())
+    known = _place_on(event.host, event.cwd, int(monotonic()) // _REMEMBER_SECONDS)
     return known if disk is None or not known.here else Place(*known[:-1], disk)
 
 
@@ -104,6 +104,11 @@ def place_of(cwd: str, *, here: bool = True) -> Place:
     Where the event is from `here` it is looked up on this machine's disk. A place is remembered for two seconds.
     """
     return _place_of(cwd, here, int(monotonic()) // _REMEMBER_SECONDS)
+
+
+@lru_cache(maxsize=512)
+def _place_on(host: str, cwd: str, when: int) -> Place:
+    return _place_of(cwd, not host or host == host_name(), when)
 
 
 @lru_cache(maxsize=512)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -123,10 +123,10 @@ def test_a_rule_that_fits_comes_through(match: CommandMatch, line: str) -> None:
     assert sieve.always | sieve.passing(*read(line)) == {"it"}
 
 
-def read(line: str) -> tuple[Commands, str, Sequence[CommandFacts]]:
+def read(line: str) -> tuple[Commands, str, Callable[[], Sequence[CommandFacts]]]:
     """What a sieve is asked about a line."""
     call = seen_call(bash(line))
-    return call.line, line, call.facts(None)
+    return call.line, line, lambda: call.facts(None)
 
 
 def test_a_rule_whose_words_are_nowhere_is_left_out() -> None:
