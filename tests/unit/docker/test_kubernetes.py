@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
+import copy
 from typing import Any
 
 import pytest
 
 from bus.config.settings import OTHER_VARIABLES, VARIABLES
-from tests.support.manifests import COMMANDS, KUBERNETES, compose, deployments, objects
+from tests.support.kubernetes_schema import schema_problems
+from tests.support.manifests import COMMANDS, compose, deployments, objects
 
 pytestmark = pytest.mark.req("B-05", "B-07")
 
@@ -94,15 +94,24 @@ def test_nobody_reaches_a_worker_and_workers_reach_no_private_address() -> None:
     assert named("ServiceAccount")["automountServiceAccountToken"] is False
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-@pytest.mark.parametrize("path", sorted(KUBERNETES.glob("*.yaml")), ids=lambda path: str(path.stem))
-def test_kubectl_reads_them_as_their_types(path: Any) -> None:
-    done = subprocess.run(
-        ["kubectl", "label", "--local", "--filename", str(path), "checked=yes", "--output", "name"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "fleethook" in done.stdout
+def test_the_schema_of_kubernetes_accepts_every_object() -> None:
+    """Issue 11: unknown fields, missing ones and wrong types are found without a cluster and without kubectl."""
+    assert not [problem for manifest in objects() for problem in schema_problems(manifest)]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("replicas", "two", "Deployment.spec.replicas: 'two' is not of the type"),
+        ("replica", 2, "Deployment.spec.replica: there is no such field"),
+        ("selector", None, "Deployment.spec.selector"),
+        ("template", {"spec": {}}, "Deployment.spec.template.spec.containers is missing"),
+    ],
+)
+def test_a_wrong_manifest_is_found(field: str, value: object, problem: str) -> None:
+    manifest = copy.deepcopy(DEPLOYMENTS["evaluator"])
+    manifest["spec"][field] = value
+    if value is None:
+        del manifest["spec"][field]
+    (found,) = schema_problems(manifest)
+    assert found.startswith(problem)
