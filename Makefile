@@ -44,17 +44,19 @@ demo: $(VENV)/.run
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest $(T) -m 'not slow and not agents' --numprocesses 4 --dist loadfile
 
-# The wheel with its server, as a user installs it. Only the tests are copied beside it, so `bus` and `workers` are the
-# installed ones; the first line of Python says so.
+# The README's own lines make the environment in a clean home. Then the wheel, built by itself, replaces the package. Only the
+# tests are copied beside it, so `bus` and `workers` are the installed ones; the first line of Python says so.
 test-wheel:
 	@set -eu; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
-	$(PYTHON) -m venv "$$folder/venv"; \
-	"$$folder/venv/bin/python" -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$$folder" .; \
-	"$$folder/venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-	  "$$(echo "$$folder"/fleethook-*.whl)[server]" pytest pytest-asyncio pytest-timeout hypothesis; \
+	sed -n 's/^\$$ \(.*fleethook-venv.*\)/\1/p' README.md > "$$folder/install.sh"; \
+	HOME="$$folder" sh -eux "$$folder/install.sh"; bin="$$folder/.fleethook-venv/bin"; \
+	"$$bin/pip" wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$$folder" .; \
+	"$$bin/pip" install --quiet --disable-pip-version-check --no-deps --force-reinstall "$$folder"/fleethook-*.whl; \
+	"$$bin/pip" install --quiet --disable-pip-version-check pytest pytest-asyncio pytest-timeout hypothesis; \
 	cp -r tests examples pyproject.toml "$$folder"; cd "$$folder"; \
-	venv/bin/python -c 'import bus, sys, workers; assert bus.__file__.startswith(sys.prefix) and workers.__file__.startswith(sys.prefix)'; \
-	venv/bin/python -m pytest tests/fundamentals
+	"$$bin/python" -c 'import bus, sys, workers; assert bus.__file__.startswith(sys.prefix) and workers.__file__.startswith(sys.prefix)'; \
+	"$$bin/fleethook" --version; \
+	"$$bin/python" -m pytest tests/fundamentals
 
 # Real agent programs, from npm into a cache outside the tree; `make test-agents A="codex gemini"` runs some of them.
 test-agents: $(VENV)/.dev

@@ -214,7 +214,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ] = None
     data: Annotated[
         dict[str, Any],
-        Meta(description="Everything that is not about a tool.", examples=[{"prompt": "fix the tests"}]),
+        Meta(
+            description="What is not about a tool: `prompt`, and the agent's other fields under the agent's own names.",
+            examples=[{"prompt": "fix the tests"}],
+        ),
     ] = msgspec.field(default_factory=dict)
     parent: Annotated[
         str,

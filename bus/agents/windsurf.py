@@ -88,6 +88,8 @@ class _Dialect:
         rest = info
         if bare in _TOOLS:
             tool, asked, rest = bare, info, {}
+        elif native == "pre_user_prompt" and text(info, "user_prompt"):
+            rest = {**info, "prompt": info["user_prompt"]}  # the name that it has for every agent
         elif bare == "mcp_tool_use":
             server, tool = text(info, "mcp_server_name"), text(info, "mcp_tool_name")
             asked, rest = mapping(unpacked(info.get("mcp_tool_arguments"))), without(info, _MCP)

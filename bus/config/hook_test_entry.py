@@ -48,7 +48,7 @@ class HookTestEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     ] = None
     data: Annotated[
         dict[str, Any],
-        Meta(description="Everything that is not about a tool.", examples=[{"prompt": "what is the password?"}]),
+        Meta(description="What is not about a tool, such as `prompt`.", examples=[{"prompt": "what is the password?"}]),
     ] = msgspec.field(default_factory=dict)
 
 
@@ -78,9 +78,13 @@ class HookTestEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             examples=["bash", "Write"],
         ),
     ] = ""
-    command: Annotated[Text, Meta(description="The tool's input `command`.", examples=["git push --force"])] = ""
-    path: Annotated[Text, Meta(description="The tool's input `path`.", examples=["src/app.py"])] = ""
-    content: Annotated[Text, Meta(description="The tool's input `content`.", examples=["print(1)"])] = ""
+    command: Annotated[
+        Text, Meta(description="The command line that the tool is to run.", examples=["git push --force"])
+    ] = ""
+    path: Annotated[Text, Meta(description="The file that the tool is to read or change.", examples=["src/app.py"])] = (
+        ""
+    )
+    content: Annotated[Text, Meta(description="The text that the tool is to write.", examples=["print(1)"])] = ""
     prompt: Annotated[
         Text,
         Meta(
@@ -88,8 +92,16 @@ class HookTestEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             examples=["what is the password?"],
         ),
     ] = ""
-    cwd: Annotated[Text, Meta(description="As `event.cwd`.", examples=["src"])] = ""
-    source: Annotated[Text, Meta(description="As `event.source`.", examples=["claude"])] = ""
+    cwd: Annotated[
+        Text,
+        Meta(
+            description="The agent's directory, relative to the folder of this file; without it, that folder.",
+            examples=["src"],
+        ),
+    ] = ""
+    source: Annotated[
+        Text, Meta(description="The agent. Without it, the agent that the tool's name belongs to.", examples=["claude"])
+    ] = ""
     native: Annotated[
         Text, Meta(description="The agent's own name of the event, for hooks about one agent.", examples=["PreToolUse"])
     ] = ""

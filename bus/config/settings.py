@@ -163,7 +163,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         int, _count("The number of RQ workers for deliveries that `fleethook up` starts.", 4, 0, 256)
     ] = 2
     chores: Annotated[
-        int, _count("The number of RQ workers for housekeeping that `fleethook up` starts.", 1, 0, 64)
+        int, _count("The number of RQ workers for housekeeping that `fleethook up` starts.", 2, 0, 64)
     ] = 1
     slots: Annotated[int, _count("The most hook processes that one evaluator runs at the same time.", 16, 1, 1024)] = 8
     carrier_in_flight: Annotated[

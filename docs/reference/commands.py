@@ -38,6 +38,10 @@ _COMMON: Final = [
 ]
 
 
+_AS_WRITTEN: Final = "\b\n"
+"""How click marks a paragraph whose lines stay as they are."""
+
+
 def commands_page() -> str:
     """The page of commands."""
     sections = "\n".join(_section(context, command) for context, command in every_command())
@@ -61,8 +65,13 @@ def _section(context: click.Context, command: click.Command) -> str:
 
 
 def _prose(text: str) -> str:
-    paragraphs = inspect.cleandoc(text).replace("\b\n", "").split("\n\n")
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(
+        f"```text\n{paragraph.removeprefix(_AS_WRITTEN)}\n```"
+        if paragraph.startswith(_AS_WRITTEN)
+        else " ".join(paragraph.split())
+        for paragraph in paragraphs
+    )
 
 
 def _options(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:

@@ -18,7 +18,10 @@ CONDITIONS: Final[dict[str, tuple[str, str]]] = {
     "event.host": ("The machine that the agent runs on.", 'event.host.matches("^build-[0-9]+$")'),
     "event.source": ("The agent.", 'event.source == "claude"'),
     "event.cwd": ("The agent's directory.", 'event.cwd.startsWith("/srv/")'),
-    "event.data": ("Everything that is not about a tool.", "has(event.data.prompt) && size(event.data.prompt) > 1000"),
+    "event.data": (
+        "What is not about a tool, such as `prompt`.",
+        "has(event.data.prompt) && size(event.data.prompt) > 1000",
+    ),
     "verdict.decision": (
         "For endpoints: the decision; empty for an event without a verdict.",
         'verdict.decision == "deny"',
@@ -26,6 +29,18 @@ CONDITIONS: Final[dict[str, tuple[str, str]]] = {
     "verdict.reason": ("For endpoints: the reason of the decision.", 'verdict.reason.contains("secret")'),
 }
 """What a condition can read, with an example."""
+
+BY_PAYLOAD: Final[dict[str, tuple[EventType, ...]]] = {
+    "gemini": (EventType.TOOL_ERROR,),
+    "cursor": (EventType.AGENT_ERROR, EventType.PERMISSION_DENIED, EventType.USER_INTERRUPT),
+    "opencode": (EventType.PERMISSION_DENIED,),
+    "qwen": (EventType.TURN_START,),
+    "copilot": (EventType.PERMISSION_DENIED,),
+    "cline": (EventType.TOOL_ERROR,),
+    "pigo": (EventType.TOOL_ERROR,),
+    "gobby": (EventType.TOOL_ERROR,),
+}
+"""Types that an agent's event gets only with a certain content, such as a tool's result that is an error."""
 
 _OTHERS: Final = ("generic", "forge")
 """Dialects that accept canonical events as they are; they send every type that a program publishes."""
@@ -49,7 +64,8 @@ program can publish any type with `fleethook publish`, from [Python](python.md),
 ## Fields
 
 Every event has a `type`, an `id`, a `source`, a `host` and a `time`. A field without a value is left out. `input.command`,
-`input.path` and `input.paths` are the same for the tools of every agent.
+`input.path`, `input.paths` and `data.prompt` are the same for every agent. What else an event has, under the agent's own
+names, shows `fleethook events show ID`.
 
 {field_table(Event)}
 ## Conditions
@@ -68,14 +84,15 @@ def _types() -> Iterable[tuple[str, str, str, str]]:
         yield code(kind.value), meaning.sentence, _senders(kind), ", ".join(map(code, meaning.fields)) or "-"
 
 
+def types_of(source: str) -> set[str]:
+    """The types of an agent's events."""
+    return {row.type for row in find(source).capabilities.values()} | {*BY_PAYLOAD.get(source, ())}
+
+
 def _senders(kind: EventType) -> str:
     if kind.value in OWN:
         return "Fleethook"
-    known = [
-        source
-        for source in SOURCES
-        if source not in _OTHERS and any(row.type == kind.value for row in find(source).capabilities.values())
-    ]
+    known = [source for source in SOURCES if source not in _OTHERS and kind in types_of(source)]
     return ", ".join(known) or "programs"
 
 

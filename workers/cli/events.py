@@ -35,7 +35,7 @@ def filter_options(function: F) -> F:
         ),
         click.option("--session", default="", metavar="ID", help="The session's id, or how it begins."),
         click.option("--tool", default="", metavar="MATCHER", help="Tool names with |, or a regular expression."),
-        click.option("--source", default="", metavar="AGENT", help="The agent: claude, codex, …"),
+        click.option("--source", default="", metavar="AGENT", help="Of one agent, such as claude or codex."),
         click.option(
             "--where", default="", metavar="CEL", help="A condition, as `when:` has it: event.tool == 'bash'."
         ),
@@ -243,7 +243,7 @@ def show(fleet: Context, name: str) -> None:
 @events.command()
 @click.option("--older-than", type=DURATION, metavar="TIME", help="Everything older than this: 12h, 7d.")
 @click.option("--session", metavar="ID", help="Everything of this session.")
-@click.option("--all", "everything", is_flag=True, help="Everything.")
+@click.option("--all", "everything", is_flag=True, help="Remove every event.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common_options
 @pass_fleet

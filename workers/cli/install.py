@@ -42,7 +42,13 @@ class _Job(NamedTuple):
 
 @click.command()
 @agents_argument
-@click.option("--scope", type=click.Choice(SCOPES), default="user", show_default=True, help="Whose settings.")
+@click.option(
+    "--scope",
+    type=click.Choice(SCOPES),
+    default="user",
+    show_default=True,
+    help="Which settings get the hooks: yours, the project's, or yours in this project.",
+)
 @click.option(
     "--events", metavar="NAME,...", help="The agent's own event names, or canonical types as tool:pre_execute."
 )

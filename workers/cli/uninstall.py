@@ -1,4 +1,4 @@
-"""`fleethook uninstall`: what stands in agents' own files is shown, asked about and taken back."""
+"""`fleethook uninstall`: shows what is removed from the agents' settings, asks, and removes it."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ class _Removal(NamedTuple):
 @common_options
 @pass_fleet
 def uninstall(fleet: Context, agents: tuple[str, ...], purge: bool, diff: bool, dry_run: bool, yes: bool) -> None:
-    """Take installs back, all of them without a name: a file that nobody has changed since gets its old bytes, from
-    others only our entries go; the answer file goes too.
+    """Remove Fleethook's hooks from the agents' settings; without a name, those of every agent.
+
+    A file that is unchanged since the install gets its old bytes back; from another, only our entries go.
     """
     if purge:
         from workers.cli.uninstall_purge import purge as remove_everything

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
+
+
+_LEFT_OUT = re.compile(r"\[fleethook: [^\]]*\]|killed .*|\|")
+
+
+def plain(text: str) -> str:
+    """The text with every number as 0, on one line, without what the README leaves out."""
+    return " ".join(re.sub(r"\d+(?:[.,]\d+)*", "0", _LEFT_OUT.sub("", text)).split())
 
 
 @pytest.mark.req("B-01", "B-02", "B-03", "B-05", "B-06")
@@ -28,6 +37,8 @@ def test_the_demo_shows_what_it_says_and_leaves_nothing(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    page = (ROOT / "README.md").read_text(encoding="utf-8").partition("```text\n")[2].partition("\n```")[0]
+    assert plain(page) in plain(done.stdout), "README.md shows the demo as it is, but for the figures"
     for shown in (
         "blocked before it ran",
         "the folder is still there",

@@ -31,7 +31,7 @@ from bus.pacing import Batch
 from bus.verdicts import Part, Verdict
 from bus.wire.keys import DECLARED
 from docs.reference.commands import every_command
-from docs.reference.events import CONDITIONS
+from docs.reference.events import CONDITIONS, types_of
 from docs.reference.fields import Field, example, fields
 from docs.reference.pages import DOCS, pages
 from docs.reference.settings import SETUP
@@ -107,10 +107,23 @@ def test_a_section_has_every_field_and_no_other(page: str, heading: str) -> None
 def test_every_field_has_a_sentence_and_an_example() -> None:
     for kind in {*SECTIONS.values(), Settings} - {Verdict}:
         for field in fields(kind):
-            assert field.description.rstrip(")").endswith("."), f"{kind.__name__}.{field.name}"
-            assert field.examples, f"{kind.__name__}.{field.name}"
+            place = f"{kind.__name__}.{field.name}"
+            assert_sentence(field.description, place)
+            assert field.examples, place
+            # `version: 1` is the only value that there is.
+            assert field.name == "version" or field.default not in field.examples, (
+                f"{place}: the example is the default"
+            )
     for row in re.findall(r"^\| `.*", section("wire.md", "The reply"), re.MULTILINE):
         assert re.match(r"\| `\w+` \| [A-Z`].*\. \|", row), row
+
+
+def assert_sentence(text: str, place: str) -> None:
+    """Three words or more, and a full stop; not "As …", which sends the reader elsewhere."""
+    text = text.strip()
+    assert text.rstrip(")").endswith("."), f"{place}: {text!r}"
+    assert len(text.split()) > 2, f"{place}: {text!r}"
+    assert not text.startswith("As `"), f"{place}: {text!r}"
 
 
 def test_every_setting_and_variable_is_on_its_page() -> None:
@@ -142,14 +155,29 @@ def test_a_page_names_no_variable_and_no_event_type_that_does_not_exist(page: Pa
 
 def test_every_event_type_is_on_its_page_with_its_senders() -> None:
     assert documented("events.md", "Types") == [kind.value for kind in EventType]
+    for kind in EventType:
+        assert_sentence(MEANINGS[kind].sentence, kind.value)
     assert set(MEANINGS) == set(EventType)
     assert {field for meaning in MEANINGS.values() for field in meaning.fields if "." not in field} <= {
         *Event.__struct_fields__
     }
     rows = dict(re.findall(r"^\| `([^`]+)` \| [^|]+ \| ([^|]+) \|", section("events.md", "Types"), re.MULTILINE))
     for source in set(SOURCES) - {"generic", "forge"}:
-        sent = {row.type for row in find(source).capabilities.values() if row.type in rows}
+        sent = types_of(source) & set(rows)
         assert sent == {kind for kind, senders in rows.items() if source in senders.split(", ")}, source
+
+
+def test_recorded_payloads_become_types_that_their_agent_is_said_to_send() -> None:
+    """And a prompt has the same name for every agent, as `when:` conditions need it."""
+    prompts = set()
+    for path in (ROOT / "tests/golden").glob("*/*-*-*.json"):
+        source, native = path.parent.name, path.stem.split("-")[1]
+        event = find(source).read(native, path.read_bytes())
+        assert event.type not in set(EventType) or event.type in types_of(source), f"{path}: {event.type}"
+        if event.type == "user:prompt_submit":
+            assert isinstance(event.data["prompt"], str), path
+            prompts.add(source)
+    assert len(prompts) > 6
 
 
 def test_every_command_is_on_its_page_with_its_options() -> None:
@@ -158,15 +186,33 @@ def test_every_command_is_on_its_page_with_its_options() -> None:
     assert headings == [context.command_path for context, _ in every_command()]
     assert len(headings) > 79
     for context, command in every_command():
+        assert_sentence((command.help or "").partition("\n\n")[0], context.command_path)
         part = re.split(rf"^##+ {context.command_path}$", text, flags=re.MULTILINE)[1].partition("\n## ")[0]
         for option in command.params:
             shown = isinstance(option, click.Option) and not option.hidden and option.name not in {"json", "namespace"}
+            if shown and isinstance(option, click.Option):
+                assert_sentence(option.help or "", f"{context.command_path} {option.name}")
             for name in option.opts if shown else ():
                 assert name in part, f"{context.command_path} {name}"
 
 
 def test_every_key_is_on_its_page() -> None:
     assert documented("wire.md", "Keys") == [key.pattern for key in DECLARED]
+    for key in DECLARED:
+        assert len(key.purpose.split()) > 2, key.pattern
+        assert key.writer, key.pattern
+        assert key.reader, key.pattern
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_names_no_field_and_no_condition_that_does_not_exist(page: Path) -> None:
+    """`field: value` between backticks is a field of a file, of an event or of a setting; `event.…` can be read."""
+    text = page.read_text(encoding="utf-8")
+    names = {field.name for kind in {*SECTIONS.values(), Settings} for field in fields(kind)} | {"match"}  # pigo's
+    assert not set(re.findall(r"`([a-z_]+): [^`]+`", text)) - names, page.name
+    if page.name != "python.md":  # there `event` and `verdict` are values of a program
+        read = set(re.findall(r"\b((?:event|verdict)\.[a-z]+)\b", text))
+        assert read <= set(CONDITIONS), f"{page.name}: {sorted(read - set(CONDITIONS))}"
 
 
 @pytest.mark.parametrize("kind", [HookEntry, EndpointEntry])
