@@ -67,7 +67,7 @@ class HookTestEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     expect: Annotated[
         Literal["deny", "ask", "allow", "stop"],
         Meta(
-            description="The decision of all hooks together. `allow` is met where nobody objects, `stop` by deny and ask.",
+            description="The decision of all hooks together. `allow` is met if no hook objects, `stop` by deny and ask.",
             examples=["deny"],
         ),
     ]

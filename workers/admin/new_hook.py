@@ -84,7 +84,7 @@ def new_hook(name: str, kind: HookKind, on: str, *, file: Path, url: str = "") -
         decision = f"    decision: deny\n    reason: {_REASON}\n"
         return NewHook(name, f"{head}{'' if conditions else when}  rule:\n{conditions}{decision}", (denied, allowed))
     if kind == "http":
-        policy = "  timeout: 5\n  on_failure: ask  # while nobody answers\n"
+        policy = "  timeout: 5\n  on_failure: ask  # if there is no answer\n"
         expect = "allow" if _parsed(on)[0] in STOPS else "ask"
         unanswered = (
             f"- name: {name} has no answer yet  # once your service answers, expect what it says and remove `fails`\n"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # 100 ms that `doctor --help` does not need
 
 
 @click.command()
-@click.option("--live", is_flag=True, help="Send a dangerous call that nobody makes through the installed command.")
+@click.option("--live", is_flag=True, help="Send an invented dangerous call through the installed command.")
 @click.option("--fix", is_flag=True, help="Repair what can be repaired, then check again.")
 @click.option("-v", "--verbose", is_flag=True, help="Show each check that passed.")
 @common_options

@@ -51,7 +51,7 @@ def filter_options(function: F) -> F:
 @common_options
 @pass_fleet
 def publish(fleet: Context, file: Any) -> None:
-    """Announce an event (JSON object, or one on each line) and print its id; nobody waits for a hook.
+    """Announce an event (a JSON object, or one on each line) and print its id. It does not wait for hooks.
 
     \b
     echo '{"type": "session:start", "source": "generic", "session": "s1"}' | fleethook publish

@@ -276,7 +276,7 @@ def _facts(jobs: list[_Job], *, diff: bool) -> Iterator[tuple[str, str]]:
 
 
 def _server(report: Mapping[str, Any]) -> str:
-    return f"{report['server']} as {report['user'] or 'nobody in particular'}"
+    return f"{report['server']} as {report['user'] or 'a user without a name'}"
 
 
 def _policy(report: Mapping[str, Any]) -> str:

@@ -56,7 +56,7 @@ def _own_hooks(places: Directories) -> list[Check]:
     count = HostHooks(own.blocking).count
     if not count:
         return []
-    text = f"{count} blocking hooks of this user's and projects' files are asked by nobody: no `fleethook worker host` runs"
+    text = f"{count} blocking hooks of this user's and projects' files do not run: there is no `fleethook worker host`"
     fix = "run `fleethook worker host` here with FLEETHOOK_REDIS_URL of the role worker (`fleethook acl`)"
     return [Check(id="hosts", status="warn", what=text, fix=fix)]
 

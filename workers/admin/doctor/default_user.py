@@ -23,7 +23,7 @@ async def default_user_check(connections: Connections, keys: Keys) -> Check:
     except Unreachable as error:
         if "refused the credentials" not in str(error):
             return Check(id=_ID, status="unknown", what=f"whether anybody gets in without a name: {error}")
-        return Check(id=_ID, status="ok", what="nobody gets in without a password")
+        return Check(id=_ID, status="ok", what="no client gets in without a password")
     finally:
         await stranger.close()
     if not may:
@@ -31,7 +31,7 @@ async def default_user_check(connections: Connections, keys: Keys) -> Check:
     users, network = await _has_users(connections), await _on_network(connections)
     what = f"who logs in without a name or password may {', '.join(may)}"
     if users:
-        return Check(id=_ID, status="fail", what=f"{what}: the limits of the other users hold nobody back", fix=_FIX)
+        return Check(id=_ID, status="fail", what=f"{what}: the limits of the other users protect nothing", fix=_FIX)
     if network:
         return Check(id=_ID, status="warn", what=f"{what}, and the server listens on {network}", fix=_FIX)
     return Check(id=_ID, status="ok", what="no password is asked, but only this machine's unix socket leads there")
