@@ -40,8 +40,8 @@ from workers.runtime.file_notices import FileNotices
 from workers.runtime.hook_loops import lineage, without_loops
 from workers.runtime.placement import Placement
 from workers.runtime.process import DRAIN_SECONDS
-from workers.runtime.replies import Replies
 from workers.runtime.request_hooks import HandledRequest, RequestHooks
+from workers.runtime.request_replies import Replies
 from workers.runtime.rule_checks import RuleChecks
 from workers.runtime.slow_hooks import Slots, extended_ms, hook_seconds, is_waited_for
 from workers.runtime.stream_repair import Repairs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from workers.bench.pacing import ENDPOINTS, PaceResult, delivering, pace
+from workers.bench.delivery_latency import ENDPOINTS, PaceResult, delivering, pace
 from workers.bench.rounds import Figure, Sizes, figure
 from workers.bench.sinks import KINDS, Kind, Sinks, open_sink
 

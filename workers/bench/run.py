@@ -8,11 +8,11 @@ import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from workers.bench.delivery_latency import latency_figures
 from workers.bench.dialects import dialect_figures
 from workers.bench.guarding import guard_figures
 from workers.bench.heavy import heavy_figures
 from workers.bench.isolation import isolation_figures
-from workers.bench.pacing import latency_figures
 from workers.bench.request import request_figures
 from workers.bench.rounds import FULL, Figure, Sizes
 from workers.bench.server import bench_server

@@ -28,13 +28,13 @@ from bus.pacing import BATCHED
 from bus.secrets.redaction import redact_text, redact_url
 from bus.wire.keys import Keys
 from bus.wire.streams import MOST_DELIVERIES, StreamEntry
-from workers.delivery.batches import batch_body, batch_id
+from workers.delivery.batch_bodies import batch_body, batch_id
 from workers.delivery.breakers import FailureCounts
 from workers.delivery.command import run_hook
 from workers.delivery.deliveries import Attempt, attempt_record, now_ms
 from workers.delivery.event_cache import DecodedEvent, EventCache
 from workers.delivery.later_context import LateContexts
-from workers.delivery.outcomes import judge
+from workers.delivery.outcome_table import judge
 from workers.delivery.responses import beginning, response_text
 from workers.delivery.results import AttemptResult, Evidence, Undeliverable
 from workers.delivery.retries import next_delay, schedule_of

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bus.errors import ConfigError
 from bus.hooksets.hookfile import from_document, parse_hook_file, to_document
 from bus.pacing import Batch, parse_rate
-from workers.delivery.batches import batch_body, batch_id
+from workers.delivery.batch_bodies import batch_body, batch_id
 from workers.delivery.formats import MOST_BODY
 
 URL = "url: https://a.example"

@@ -92,8 +92,8 @@ async def _post_tests(hooks: HookSet, endpoint: Endpoint) -> list[tuple[Reply, s
 async def _post(client: WebhookClient, endpoint: Endpoint, event: Event) -> tuple[Reply, str]:
     from bus.http.client import Reply
     from bus.ids import delivery_id
-    from workers.delivery.batches import batch_body, batch_id
-    from workers.delivery.outcomes import judge
+    from workers.delivery.batch_bodies import batch_body, batch_id
+    from workers.delivery.outcome_table import judge
     from workers.delivery.results import Undeliverable
     from workers.delivery.webhook import render_body, request_headers
 

@@ -15,7 +15,7 @@ from bus.http.client import Reply, WebhookClient
 from tests.support.doors import Full
 from tests.support.forward import ForwardProxy, forwarding
 from tests.support.http_servers import PEM, answer, receiver
-from workers.delivery.outcomes import judge
+from workers.delivery.outcome_table import judge
 
 PUBLIC = "203.0.114.9"
 """What names are here: an address that a direct connection from a test would never reach."""

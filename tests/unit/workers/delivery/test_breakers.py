@@ -12,7 +12,7 @@ from bus.http.client import Reply
 from bus.wire.scripts import every_script, script
 from workers.delivery import breakers
 from workers.delivery.breakers import CONSECUTIVE, SHARE, WINDOW, FailureCounts, change_text
-from workers.delivery.outcomes import judge
+from workers.delivery.outcome_table import judge
 
 
 class Clock:

@@ -20,7 +20,7 @@ from bus.http.signing import generate_secret, verify
 from bus.ids import delivery_id, webhook_id
 from bus.verdicts import Verdict
 from workers.delivery.formats import MOST_BODY
-from workers.delivery.outcomes import MOST_RETRY_AFTER, judge, parse_retry_after
+from workers.delivery.outcome_table import MOST_RETRY_AFTER, judge, parse_retry_after
 from workers.delivery.responses import body_text
 from workers.delivery.results import Outcome, Undeliverable
 from workers.delivery.webhook import render_body, request_headers

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from bus.hooks import Format
 from bus.http.client import Reply
-from workers.delivery.formats.replies import delay_in_body, reason_in_body, refusal_in_body
+from workers.delivery.formats.service_replies import delay_in_body, reason_in_body, refusal_in_body
 from workers.delivery.results import AttemptResult, EndpointSignal, Outcome
 from workers.delivery.retries import may_change
 

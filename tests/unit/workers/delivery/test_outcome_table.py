@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bus.http.client import CAP, Reply
 from workers.delivery.breakers import CONSECUTIVE, SHARE, WINDOW, WINDOW_SECONDS
-from workers.delivery.outcomes import ENDPOINT, MOST_RETRY_AFTER, TABLE, find_row, judge
+from workers.delivery.outcome_table import ENDPOINT, MOST_RETRY_AFTER, TABLE, find_row, judge
 from workers.delivery.retries import may_change
 
 PAGE: Final = Path(__file__).parents[4] / "docs" / "webhooks.md"

@@ -152,7 +152,7 @@ async def delivering(
 
 @asynccontextmanager
 async def _bare(url: str, sink: Sinks) -> AsyncIterator[Send]:
-    async with process(url, "-m", "workers.bench.pacing", str(sink.port)):
+    async with process(url, "-m", "workers.bench.delivery_latency", str(sink.port)):
         client, few = bare_client(url), asyncio.Semaphore(_CONNECTIONS)
 
         async def send(mark: int, lane: int) -> object:

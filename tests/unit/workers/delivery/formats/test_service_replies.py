@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bus.hooks import Format
 from bus.http.client import Reply
-from workers.delivery.outcomes import MOST_RETRY_AFTER, judge
+from workers.delivery.outcome_table import MOST_RETRY_AFTER, judge
 from workers.delivery.results import Outcome
 
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
