@@ -21,6 +21,7 @@ import msgspec
 
 from bus.events import Event
 from bus.matching.regexes import compile_regex
+from bus.secrets.command_lines import hidden_words, hide_in_commands, is_program
 
 REDACTED = "[redacted]"
 TEXT_LIMIT = 64 * 1024  # characters of one string that are scanned
@@ -74,6 +75,20 @@ _FILE_ERROR = re.compile(
 """What a program says of a file after its name: `/etc/passwd: Permission denied`."""
 
 
+_LINE_SEEN = 200
+
+
+def _is_harmless(value: str) -> bool:
+    return _HARMLESS.fullmatch(value) is not None and not _DOLLAR_WORD.match(value)
+
+
+def _closes(text: str, at: int, quote: str) -> bool:
+    """Whether the quote at a place ends a text of its line: `read -p "Password: " x`; only near the line's beginning."""
+    start = max(text.rfind("\n", max(0, at - _LINE_SEEN), at), at - _LINE_SEEN - 1)
+    near = at <= _LINE_SEEN or text[start : start + 1] == "\n"
+    return near and text.count(quote, start + 1 if start >= 0 else 0, at) % 2 == 1
+
+
 def _beside(match: re.Match[str]) -> str:
     """Keep the name and the quotes, replace the value."""
     head, value = match["head"], match["value"]
@@ -84,7 +99,7 @@ def _beside(match: re.Match[str]) -> str:
     if not opening:
         closing = value[len(value.rstrip(",;)]}\n")) :]  # belongs to the text around a bare value
     core = value[len(opening) : len(value) - len(closing)]
-    if _HARMLESS.fullmatch(core) and not _DOLLAR_WORD.match(core):
+    if _is_harmless(core) or (opening and not closing and _closes(match.string, match.start("value"), opening)):
         return match[0]
     return f"{head}{opening}{REDACTED}{closing}"
 
@@ -101,12 +116,6 @@ def _basic(match: re.Match[str]) -> str:
     except ValueError:
         return match[0]
     return f"{match['head']}{REDACTED}" if b":" in plain else match[0]
-
-
-def _login(match: re.Match[str]) -> str:
-    value = match["value"]
-    numeric = value.replace(":", "").isdigit()  # docker's --user 1000:1000
-    return match[0] if numeric or value.startswith("$") else f"{match['head']}{REDACTED}"
 
 
 def _near(needles: str, pattern: str, replace: _Replace = _beside) -> _Rule:
@@ -182,15 +191,11 @@ _RULES = (
         rf"(?i)(?P<head>(?<![\w-])--?(?:[a-z0-9-]{{0,40}}?{_WORDS}|(?:[a-z0-9-]{{0,40}}-)?pass)[ \t]{{1,8}})"
         rf"(?!-){_VALUE}",
     ),
-    _near("sshpass", rf"(?P<head>\bsshpass[ \t]{{1,8}}-p[ \t]{{0,8}}){_VALUE}"),
-    _near("mysql", rf"(?P<head>\bmysql\w{{0,16}}\b[^\n|;&]{{0,200}}?[ \t]-p){_VALUE}"),
-    _near("login", rf"(?P<head>\blogin\b[^\n|;&]{{0,200}}?[ \t]-p[ \t=]{{0,8}}){_VALUE}"),  # docker, podman, helm, oc
     _near("login", r"(?P<head>\blogin[ \t]{1,8}\S{1,200}\s{1,8}password[ \t]{1,8})(?P<value>\S++)"),  # .netrc
     _near(
-        "curl wget",
-        r"""(?P<head>(?<!\S)(?:-u|--user)(?:[ \t]{1,8}|=)["']?)"""
-        r"""(?P<value>[^\s:"']{1,256}:[^\s"']++)""",
-        _login,
+        "identified password",
+        r"(?i)(?P<head>\b(?:identified[ \t]{1,8}by|with[ \t]{1,8}(?:encrypted[ \t]{1,8})?password)[ \t]{1,8})"
+        r"(?P<value>'[^'\n]*+'|\\{0,8}\"[^\"\\\n]*+\\{0,8}\")",
     ),
     _near(
         "?",
@@ -215,6 +220,9 @@ def redact_text(text: str) -> str:
         for rule in _RULES:
             if not rule.needles.isdisjoint(found):
                 text = rule.pattern.sub(rule.replace, text)
+        if text.lower() != lowered:
+            lowered = text.lower()
+    text = hide_in_commands(text, lowered, REDACTED, _is_harmless, is_secret_name)
     return f"{text[:-_OVERLAP]} [{cut + _OVERLAP} more characters, not shown]" if cut > 0 else text
 
 
@@ -335,6 +343,8 @@ def _redact_mapping(mapping: Mapping[object, object], depth: int, text: Callable
 def _redact_items(items: list[object] | tuple[object, ...], depth: int, text: Callable[[str], str]) -> list[object]:
     shown: list[object] = []
     previous = ""
+    if items and isinstance(items[0], str) and is_program(items[0]) and all(isinstance(item, str) for item in items):
+        items = _redact_argv([str(item) for item in items])
     for position, item in enumerate(items):
         # ["--token", "abc"] of a command line, and ["Cookie", "abc"] of a header list
         flagged = previous.startswith("-") and is_secret_name(previous)
@@ -343,6 +353,13 @@ def _redact_items(items: list[object] | tuple[object, ...], depth: int, text: Ca
         shown.append(REDACTED if hidden else _redact(item, depth, text))
         previous = item if isinstance(item, str) and "=" not in item else ""
     return shown
+
+
+def _redact_argv(words: list[str]) -> list[object]:
+    """A command as a list, with the secrets that the table of programs knows replaced: `["mysql", "-pX"]`."""
+    for place, start, end in list(hidden_words(words, _is_harmless, is_secret_name)):
+        words[place] = f"{words[place][:start]}{REDACTED}{words[place][end:]}"
+    return list(words)
 
 
 _HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "api-key"})
