@@ -1,215 +1,30 @@
 """Passwords on command lines: which option or operand of which program is a secret.
 
-`mysql -pX` and `docker login -p X` give a password, `mkdir -p x` and `docker run -p 80:80` do not. So the table below says by
-program where its secrets are. Options that name a secret (`--password`, `--api-key`) need no line here: `redaction` knows
-them by their names. Takes time linear in the text.
+`mysql -pX` and `docker login -p X` give a password, `mkdir -p x` and `docker run -p 80:80` do not. So the table in
+`command_table` says by program where its secrets are. Options that name a secret (`--password`, `--api-key`) need no line
+there: `redaction` knows them by their names. Takes time linear in the text.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from bus.matching.regexes import compile_regex
+from bus.secrets.command_table import COMMAND_WORDS, EACH_PAIR, EACH_WORD, ONLY_WITH, PROGRAMS, Program, Span
 
-Span = tuple[int, int, int]
-"""The number of a word, and where in it the secret begins and ends."""
-
-
-class _Program(NamedTuple):
-    """Where a program takes secrets. Names of options are separated by blanks."""
-
-    secret: frozenset[str] = frozenset()
-    """The option's value is a secret: `-p X`, and for one letter `-pX` too."""
-    exact: frozenset[str] = frozenset()
-    """As `secret`, but never within one word, since other options begin alike: `openssl -k X` and `-key file`."""
-    attached: frozenset[str] = frozenset()
-    """Only within one word: `mysql -pX`; alone the program asks for it."""
-    login: frozenset[str] = frozenset()
-    """The value is a name and a secret: `-u name:X`."""
-    signs: str = ":"
-    """What may be between name and secret."""
-    passes: frozenset[str] = frozenset()
-    """The value is a secret if it begins with `pass:`."""
-    pairs: frozenset[str] = frozenset()
-    """The value is `name=X`."""
-    verbs: frozenset[str] = frozenset()
-    """The other fields count after one of these words only; empty: always."""
-    after: dict[str, int] = {}  # noqa: RUF012  (never changed)
-    """By word, which of the next words is a secret: 1 is the next one."""
-    named: frozenset[str] = frozenset()
-    """After this word comes a name, and then its value, which is a secret if the name says so."""
-    operands: Callable[[Sequence[str]], Iterator[Span]] | None = None
-    """Finds secrets that no option announces; gets the program's own words."""
-    stdin: frozenset[str] = frozenset()
-    """With one of these words it reads a secret from its standard input; `*` always."""
-
-
-def _program(
-    secret: str = "",
-    *,
-    exact: str = "",
-    attached: str = "",
-    login: str = "",
-    signs: str = ":",
-    passes: str = "",
-    pairs: str = "",
-    verbs: str = "",
-    after: dict[str, int] | None = None,
-    named: str = "",
-    operands: Callable[[Sequence[str]], Iterator[Span]] | None = None,
-    stdin: str = "",
-) -> _Program:
-    return _Program(
-        frozenset(secret.split()),
-        frozenset(exact.split()),
-        frozenset(attached.split()),
-        frozenset(login.split()),
-        signs,
-        frozenset(passes.split()),
-        frozenset(pairs.split()),
-        frozenset(verbs.split()),
-        after or {},
-        frozenset(named.split()),
-        operands,
-        frozenset(stdin.split()),
-    )
-
-
-def _htpasswd(words: Sequence[str]) -> Iterator[Span]:
-    """`htpasswd -b file user X`: the last operand."""
-    if any(word[:1] == "-" and word[:2] != "--" and "b" in word for word in words) and len(words) > 2:
-        yield len(words) - 1, 0, len(words[-1])
-
-
-def _sqlplus(words: Sequence[str]) -> Iterator[Span]:
-    """`sqlplus user/X@db`."""
-    for place, word in enumerate(words):
-        user, slash, rest = word.partition("/")
-        if slash and user.strip("\"'") and rest and word[:1] != "-":
-            start = len(user) + 1
-            end = start + rest.find("@") if "@" in rest else len(word)
-            yield place, start, end
-            return
-
-
-def _rdp(words: Sequence[str]) -> Iterator[Span]:
-    """`xfreerdp /p:X`."""
-    yield from ((place, 3, len(word)) for place, word in enumerate(words) if word.startswith("/p:"))
-
-
-def _auth_type(words: Sequence[str]) -> Iterator[Span]:
-    """`http -A bearer -a X`."""
-    if "-A" in words or "--auth-type" in words:
-        for place, word in enumerate(words[:-1]):
-            if word in ("-a", "--auth"):
-                yield place + 1, 0, len(words[place + 1])
-
-
-def _cookies(words: Sequence[str]) -> Iterator[Span]:
-    """`curl -b name=X`; without a `=` it is the name of a file."""
-    for place, word in enumerate(words[:-1]):
-        if word in ("-b", "--cookie") and "=" in words[place + 1]:
-            yield place + 1, 0, len(words[place + 1])
-
-
-def _first(words: Sequence[str]) -> Iterator[Span]:
-    """`ConvertTo-SecureString X`."""
-    if words and words[0][:1] != "-":
-        yield 0, 0, len(words[0])
-
-
-_LOGIN: Final = _program("-p --password", verbs="login", stdin="--password-stdin")
-_PROGRAMS: Final[dict[str, _Program]] = {
-    name: program
-    for names, program in {
-        "docker podman nerdctl buildah skopeo helm oras crane regctl hub oc az cf ibmcloud": _LOGIN,
-        "mongosh mongo mongodump mongorestore mongoexport mongoimport mongostat mongotop": _program("-p"),
-        "redis-cli valkey-cli keydb-cli": _program(
-            "-a", after={"auth": -1, "requirepass": 1, "masterauth": 1, "primaryauth": 1}
-        ),
-        "ldapsearch ldapmodify ldapadd ldapdelete ldapwhoami ldapcompare ldapmodrdn ldapexop": _program("-w"),
-        "ldappasswd": _program("-w -s -a"),
-        "aws": _program(named="set"),
-        "npm pnpm yarn": _program(named="set"),
-        "git": _program(named="config"),
-        "setx": _program(named="setx"),
-        "set": _program(named="-x -gx -xg -Ux -xU"),
-        "http https httpie xh xhs": _program(login="-a --auth", operands=_auth_type),
-        "curl": _program(
-            "--oauth2-bearer",
-            login="-u --user -U --proxy-user -E --cert --tlsuser",
-            exact="--pass --proxy-pass --tlspassword",
-            operands=_cookies,
-        ),
-        "wget": _program(login="--user"),
-        "smbclient rpcclient smbget smbmap smbcacls wmic winexe": _program(login="-U --user", signs="%"),
-        "openssl": _program(exact="-k -K", passes="-pass -passin -passout -password -passwd"),
-        "zip unzip zipcloak zipnote funzip": _program("-P"),
-        "7z 7za 7zr 7zz p7zip": _program(attached="-p"),
-        "rar unrar": _program(attached="-p -hp"),
-        "htpasswd": _program(operands=_htpasswd),
-        "sshpass": _program("-p"),
-        "mysql mysqldump mysqladmin mysqlimport mysqlshow mysqlsh mysqlpump mysqlbinlog mysqlcheck mariadb mariadb-dump"
-        " mariadb-admin mariadb-import mycli": _program(attached="-p", after={"password": 1}),
-        "sqlcmd bcp osql tsql p4": _program("-P"),
-        "sqlplus sqlldr expdp impdp": _program(operands=_sqlplus),
-        "cqlsh rabbitmqadmin beeline twine ncftp ncftpput ncftpget ncftpls rdesktop useradd usermod yt-dlp youtube-dl"
-        " psexec evil-winrm crackmapexec nxc hydra neo4j cypher-shell": _program("-p"),
-        "rabbitmqctl": _program(after={"add_user": 2, "change_password": 2, "authenticate_user": 2}),
-        "lftp": _program(login="-u", signs=","),
-        "mosquitto_pub mosquitto_sub mosquitto_rr ipmitool": _program("-P"),
-        "xfreerdp wfreerdp xfreerdp3": _program(operands=_rdp),
-        "snmpget snmpwalk snmpset snmpbulkwalk snmpgetnext snmptrap": _program("-A -X -c"),
-        "keytool jarsigner": _program(
-            exact="-storepass -keypass -srcstorepass -deststorepass -srckeypass -destkeypass"
-        ),
-        "ssh-keygen": _program("-N -P"),
-        "plink pscp psftp putty": _program(exact="-pw"),
-        "pdftk": _program(after={"input_pw": 1, "owner_pw": 1, "user_pw": 1}),
-        "nmcli": _program(after={"password": 1}),
-        "wpa_passphrase": _program(after={"wpa_passphrase": 2}),
-        "vault": _program(after={"login": 1}),
-        "bw": _program(after={"unlock": 1, "login": 2}),
-        "gh": _program("-b --body", verbs="secret", stdin="--with-token"),
-        "doctl": _program("-t --access-token", verbs="auth"),
-        "kubectl k": _program(pairs="--from-literal", verbs="secret"),
-        "fly flyctl": _program(verbs="secrets", after={"set": -2}),
-        "convertto-securestring": _program(operands=_first),
-        "sudo": _program(stdin="-S --stdin"),
-        "passwd": _program(stdin="--stdin"),
-        "chpasswd": _program(stdin="*"),
-        "requirepass masterauth": _program(operands=_first),
-        "echo printf": _program(),
-    }.items()
-    for name in names.split()
-}
-_COMMAND_WORDS: Final = frozenset({"set", "echo", "printf", "passwd", "requirepass", "masterauth"})
-"""Words that are programs only at the beginning of a command: `aws configure set`."""
-_OPERATOR_PAIRS: Final = -2
-_ALL: Final = -1
 _FLAGS: Final = frozenset("sSfLkvigGIjlNnOpqRaB0146#")
 """Letters that may be before the letter of a login: `curl -sSfu name:X`."""
 
-_ONLY_WITH: Final = {
-    "aws npm pnpm yarn": r"[^\n]*[ \t]set[ \t]",
-    "git": r"[^\n]*[ \t]config[ \t]",
-    "set": r"[ \t]+-",
-    "sudo": r"[^\n]*[ \t](?:-s|--stdin)\b",
-    "docker podman nerdctl buildah skopeo helm oras crane regctl hub oc az cf ibmcloud": r"[^\n]*[ \t]login\b",
-    "kubectl k gh doctl fly flyctl": r"[^\n]*[ \t](?:secrets?|auth)[ \t]",
-    "echo printf": None,
-}
-"""What has to follow a program in its line, in small letters; others are read at once. None: others on the line decide."""
-_LIMITED: Final = {name: after for names, after in _ONLY_WITH.items() for name in names.split()}
+_LIMITED: Final = {name: after for names, after in ONLY_WITH.items() for name in names.split()}
 _ANY: Final = (
     "(?:^|[^a-z0-9_.:@%=-])(?:(?:"
-    + "|".join(re.escape(name) for name in _PROGRAMS if name not in _LIMITED)
+    + "|".join(re.escape(name) for name in PROGRAMS if name not in _LIMITED)
     + r")(?:\.exe)?(?:[ \t]+\S|\W*$|\")|"
     + "|".join(
         f"(?:{'|'.join(map(re.escape, names.split()))}){after}"
-        for names, after in _ONLY_WITH.items()
+        for names, after in ONLY_WITH.items()
         if after is not None
     )
     + ")"
@@ -240,7 +55,7 @@ Named = Callable[[str], bool]
 
 def is_program(word: str) -> bool:
     """Whether the table has this program."""
-    return _name(word) in _PROGRAMS
+    return _name(word) in PROGRAMS
 
 
 def hide_in_commands(text: str, lowered: str, mark: str, harmless: Harmless, named: Named) -> str:
@@ -250,7 +65,7 @@ def hide_in_commands(text: str, lowered: str, mark: str, harmless: Harmless, nam
     cuts: list[tuple[int, int]] = []
     at = 0
     while (start := _START.search(text, at)) is not None:
-        if start[1].lower().removesuffix(".exe") not in _PROGRAMS:
+        if start[1].lower().removesuffix(".exe") not in PROGRAMS:
             at = start.end()
             continue
         at = _read(text, start.start(), cuts, harmless, named)
@@ -318,7 +133,7 @@ def _cut(
 def _reads_secret(words: Sequence[str]) -> bool:
     """Whether a command reads a secret from its standard input."""
     for place, word in enumerate(words):
-        program = _PROGRAMS.get(_name(word))
+        program = PROGRAMS.get(_name(word))
         if program is not None and program.stdin:
             return "*" in program.stdin or not program.stdin.isdisjoint(map(_bare, words[place:]))
     return False
@@ -329,10 +144,10 @@ def _spans(words: Sequence[str], named: Named) -> Iterator[Span]:
     program, first, ready = None, 0, False
     for place, word in enumerate(words):
         name = _name(word)
-        if name in _PROGRAMS and (
-            place == 0 or (name not in _COMMAND_WORDS and (words[place - 1][:1] != "-" or program is _PROGRAMS["sudo"]))
+        if name in PROGRAMS and (
+            place == 0 or (name not in COMMAND_WORDS and (words[place - 1][:1] != "-" or program is PROGRAMS["sudo"]))
         ):
-            program, first = _PROGRAMS[name], place
+            program, first = PROGRAMS[name], place
             ready = not program.verbs
             if program.operands is not None:
                 own = words[place + 1 : place + 1 + _MOST_LOOKED_AT]
@@ -344,7 +159,7 @@ def _spans(words: Sequence[str], named: Named) -> Iterator[Span]:
             yield from _of_word(program, words, place, first, named)
 
 
-def _of_word(program: _Program, words: Sequence[str], place: int, first: int, named: Named) -> Iterator[Span]:
+def _of_word(program: Program, words: Sequence[str], place: int, first: int, named: Named) -> Iterator[Span]:
     word, rest = words[place], words[place + 1 : place + 2]
     option, equals, value = word.partition("=")
     option = option if equals and option[:1] == "-" else word
@@ -374,7 +189,7 @@ def _next(place: int, rest: Sequence[str]) -> Iterator[Span]:
         yield place + 1, 0, len(rest[0])
 
 
-def _logins(program: _Program, word: str, place: int, rest: Sequence[str]) -> Iterator[Span]:
+def _logins(program: Program, word: str, place: int, rest: Sequence[str]) -> Iterator[Span]:
     """`-u name:X`, `-uname:X`, `--user=name:X` and, among other letters, `-sSu name:X`."""
     option, equals, value = word.partition("=")
     if equals and option in program.login:
@@ -399,16 +214,16 @@ def _logins(program: _Program, word: str, place: int, rest: Sequence[str]) -> It
         yield number, start, start + len(text)
 
 
-def _after(program: _Program, words: Sequence[str], place: int, first: int, named: Named) -> Iterator[Span]:
+def _after(program: Program, words: Sequence[str], place: int, first: int, named: Named) -> Iterator[Span]:
     """Secrets that follow a word: `redis-cli auth X`, `aws configure set name X`."""
     word = words[place].lower()
     if place > first or word in ("setx", "wpa_passphrase"):
         count = program.after.get(word, 0)
-        if count == _OPERATOR_PAIRS:
+        if count == EACH_PAIR:
             for number in range(place + 1, min(place + 1 + _MOST_LOOKED_AT, len(words))):
                 if "=" in words[number] and words[number][:1] != "-":
                     yield number, words[number].index("=") + 1, len(words[number])
-        elif count == _ALL:
+        elif count == EACH_WORD:
             yield from ((number, 0, len(words[number])) for number in range(place + 1, min(place + 3, len(words))))
         elif count and place + count < len(words) and "=" not in words[place + count]:
             yield place + count, 0, len(words[place + count])
