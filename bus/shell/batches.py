@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import islice, product
+from shlex import quote
 from typing import Final
 
 from bus.shell.inner import Arg, Inner, Options, Unwrap, names, read_options, script_of
@@ -73,6 +74,8 @@ def _parallel(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
         files = rest[place].text.startswith("::::")
         lists.append([UNKNOWN] if files else [arg.text for arg in rest[place + 1 : end]])
     sources = () if lists else stdin.programs
+    if len(rest) > 1 and not lists and any(" " in arg.text for arg in rest):
+        yield Inner(argv=tuple(rest))  # `sem psql -c 'DROP TABLE x'`, as it is meant
     if not lists:
         lists = [_fields(None if options.has("-a", "--arg-file") else stdin.text, options, lines=True)]
     marker = options.value("-I")
@@ -81,7 +84,7 @@ def _parallel(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
             line = " ".join(given)
         else:
             plain = command.replace(marker.text, "{}") if marker is not None and marker.text else command
-            line = _filled(plain, given)
+            line = _filled(plain, [one if UNKNOWN in one else quote(one) for one in given])
         yield Inner(script=line, sources=sources)
 
 

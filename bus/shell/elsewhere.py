@@ -27,8 +27,23 @@ _SCRATCH: Final = re.compile(
     r"|\.pytest_cache|\.mypy_cache|scratch|workspace|\.npm|\.turbo)(?:/|$|\*)|\.(?:pyc|log|lock|pid|tmp)$|^/(?:bin|usr/bin|dev)/"
 )
 _LOOKED_INTO: Final = SHELLS | names(
-    "rm find unlink shred truncate rmdir mv dd xargs env sudo su gosu busybox fleethook"
+    "rm find unlink shred truncate rmdir mv dd xargs env sudo su gosu busybox fleethook chroot nsenter"
 )
+_FAR: Final = names(
+    "git terraform tofu terragrunt pulumi kubectl helm aws gcloud gsutil az doctl heroku fly flyctl vercel netlify railway"
+    " supabase wrangler eksctl"
+)
+"""What these change is elsewhere, also where they run in a container."""
+_IMAGES: Final = {
+    "aws-cli": "aws",
+    "terraform": "terraform",
+    "opentofu": "tofu",
+    "kubectl": "kubectl",
+    "git": "git",
+    "helm": "helm",
+    "pulumi": "pulumi",
+}
+"""By the last part of an image's name, the program that it is."""
 _OWN: Final = "fleethook"
 """Looked into in every container: what it switches off is this machine's where they share a server or a volume."""
 _EXEC_VALUES: Final = names(
@@ -59,8 +74,13 @@ def _run(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
         return
     if not mounts or not (command or entry):
         own = (entry, *command) if entry is not None else tuple(command)
-        if own and _name(own[0]) == _OWN:
+        if own and _name(own[0]) in _FAR | {_OWN}:
             yield Inner(argv=own)
+        elif program := _IMAGES.get(_image(args[options.end].text) if options.end < len(args) else ""):
+            yield Inner(argv=(Arg(program), *command))
+        return
+    if program := _IMAGES.get(_image(args[options.end].text)) if entry is None else None:
+        yield Inner(argv=(Arg(program), *command))
         return
     workdir = options.value("-w", "--workdir")
     inner = tuple(Arg(_outside(arg.text, mounts), arg.sources) for arg in command)
@@ -111,6 +131,13 @@ def _kept(command: Sequence[Arg]) -> Iterator[Inner]:
     if command and (name := _name(command[0])) in _LOOKED_INTO:
         inner = tuple(Arg(_ABSOLUTE.sub(_marked, arg.text), arg.sources) for arg in command[1:])
         yield Inner(argv=(Arg(name), *inner), directory=_INSIDE)
+    elif command and name in _FAR:
+        yield Inner(argv=(Arg(name), *command[1:]), directory=_INSIDE)
+
+
+def _image(text: str) -> str:
+    """The last part of an image's name, without its tag: `hashicorp/terraform:1.9` is `terraform`."""
+    return text.rpartition("/")[2].partition(":")[0].partition("@")[0]
 
 
 def _name(program: Arg) -> str:
@@ -176,7 +203,14 @@ def _ansible(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
 
 def _aws(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
     """`aws ssm send-command --parameters 'commands=["rm -rf /srv"]'`."""
-    if "send-command" not in [arg.text for arg in args]:
+    texts = [arg.text for arg in args]
+    if "execute-command" in texts and "--command" in texts[:-1]:
+        yield script_of(args[texts.index("--command") + 1 :][:1], remote=True)
+    if "start-session" in texts:
+        for arg in args:
+            if arg.text.startswith("command="):
+                yield Inner(script=arg.text[8:].strip("[]\"'"), sources=arg.sources, remote=True)
+    if "send-command" not in texts:
         return
     for arg in args:
         if "commands" in arg.text:
@@ -203,6 +237,42 @@ def _heroku(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
             yield script_of(rest, remote=True)
 
 
+def _after(*verbs: str, skip: int = 0, values: str = "") -> Unwrap:
+    """A program of which what follows these subcommands, and `skip` operands, is a script for another machine."""
+    known = names(values)
+
+    def unwrap(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+        texts = [arg.text for arg in args]
+        start = next((n for n in range(len(texts)) if tuple(texts[n : n + len(verbs)]) == verbs), None)
+        if start is None:
+            return
+        place = read_options(args, known, start=start + len(verbs)).end
+        for _ in range(skip):
+            place = read_options(args, known, start=place + 1).end
+        if place < len(args):
+            script = script_of(args[place:], remote=True)
+            yield script._replace(script=_DEVICE.sub(_INSIDE, script.script or ""))
+
+    return unwrap
+
+
+_DEVICE: Final = re.compile(r"/data/local/tmp(?=[/\s'\"]|$)")
+"""Where Android has what `/tmp` is."""
+
+
+def _remote_option(*options: str) -> Unwrap:
+    """A program of which the value of one of these options is a script for another machine."""
+
+    def unwrap(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+        for place, arg in enumerate(args):
+            name, equals, value = arg.text.partition("=")
+            if name in options and (equals or place + 1 < len(args)):
+                script = arg._replace(text=value) if equals else args[place + 1]
+                yield script_of([script], remote=True)
+
+    return unwrap
+
+
 def _fly(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
     texts = [arg.text for arg in args]
     for place, text in enumerate(texts[:-1]):
@@ -227,6 +297,20 @@ HOSTS: Final[dict[str, Unwrap]] = {
     "heroku": _heroku,
     "fly": _fly,
     "flyctl": _fly,
+    "eb": _remote_option("-c", "--command"),
+    "salt-ssh": _remote_option("-r", "--raw-shell"),
+    "et": _remote_option("-c", "--command"),
+    "knife": _after("ssh", skip=1, values="-x -i -a -C -p -P --ssh-user --identity-file --attribute"),
+    "bolt": _after("command", "run"),
+    "mco": _after("shell", "run"),
+    "pyinfra": _after("exec"),
+    "nomad": _after("alloc", "exec", skip=1, values="-task -job"),
+    "consul": _after("exec", values="-node -service -tag -wait -prefix"),
+    "tsh": _after("ssh", skip=1, values="-p -l -L -i --port --login --proxy --cluster"),
+    "minikube": _after("ssh", values="-n --node -p --profile"),
+    "adb": _after("shell", values="-s -x -T -t -e"),
+    **dict.fromkeys(["plink", "dbclient", "rsh", "remsh"], _hosts("-l -i -p -P -pw -batch -m", 1)),
+    "lima": _hosts(""),
 }
 """By program."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
@@ -118,3 +119,39 @@ def script_of(words: Sequence[Arg], *, remote: bool = False, directory: str = ""
 def script_from_stdin(stdin: Output, *, remote: bool = False) -> Inner:
     """A shell that reads its script from standard input."""
     return Inner(script=stdin.text, sources=stdin.programs, remote=remote)
+
+
+RUN_BY_UNKNOWN: Final[dict[str, re.Pattern[str]]] = {
+    **dict.fromkeys(["rm", "/bin/rm", "/usr/bin/rm"], re.compile(r"-\w|--(?:recursive|force)")),
+    **dict.fromkeys(["sh", "bash", "zsh", "dash", "ksh", "fish", "/bin/sh", "/bin/bash"], re.compile(r"-\w*c$")),
+    **dict.fromkeys(["python", "python3", "perl", "ruby", "node", "php"], re.compile(r"-\w*[cer]$")),
+    "git": re.compile(
+        r"(?:push|reset|clean|checkout|restore|branch|stash|worktree|filter-branch|update-ref|reflog|-C|-c)$"
+    ),
+    **dict.fromkeys(["find", "rimraf"], re.compile(r"[/~.]")),
+    "dd": re.compile(r"(?:if|of|bs)="),
+    **dict.fromkeys(
+        names(
+            "sudo doas shred dropdb psql mysql redis-cli mongosh terraform tofu pulumi kubectl helm aws gcloud mkfs.ext4 wipefs"
+        ),
+        re.compile(r"[\w-]"),
+    ),
+}
+"""Programs, and what follows each in a call: a program that is not known runs them where they are among its arguments."""
+TAKES_WORDS: Final = names(
+    "echo printf print say espeak grep egrep fgrep zgrep rg ag ack hg svn jj man info tldr cheat whatis apropos help which"
+    " whereis type hash figlet cowsay toilet banner logger wall notify-send pgrep pkill killall test [ expr set export read"
+    " history fc complete compgen bind abbr alias unalias jq yq ls cat touch mkdir cp mv ln rm tee apk brew dnf yum pacman"
+    " zypper pip pip3 gem claude codex gemini aider llm ollama opencode qwen cursor-agent copilot fleethook shellcheck"
+    " xdotool wtype return exit kill wait shift unset basename dirname diff cmp wc head tail md5sum sha256sum stat file"
+)
+"""Programs whose arguments may be any words, and that run none of them."""
+
+
+def run_by_unknown(args: Sequence[Arg]) -> Iterator[Inner]:
+    """The command among the arguments of a program that is not known: `newtool --in /x rm -rf /etc`."""
+    for place, arg in enumerate(args[:-1]):
+        follows = RUN_BY_UNKNOWN.get(arg.text)
+        if follows is not None and follows.match(args[place + 1].text):
+            yield Inner(argv=tuple(args[place:]))
+            return

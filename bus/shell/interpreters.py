@@ -14,7 +14,7 @@ from bus.shell.script_runners import SHELLS
 from bus.shell.words import UNKNOWN, UNSET, Output
 
 _INTERPRETER: Final = re.compile(
-    r"(python|pypy|ipython|perl|ruby|nodejs|node|deno|bun|tsx|ts-node|php|luajit|lua|osascript|jython|jruby|julia|rscript|r|elixir|iex)[\d.]*(?:\.exe)?"
+    r"(python|pypy|ipython|perl|ruby|nodejs|node|deno|bun|tsx|ts-node|php|luajit|lua|osascript|jython|jruby|julia|rscript|r|elixir|iex|irb|pry)[\d.]*(?:\.exe)?"
 )
 _CODE: Final = {
     "python": "c",
@@ -40,6 +40,7 @@ _CODE: Final = {
     "elixir": "e",
     "iex": "e",
 }
+_SAME: Final = {"irb": "ruby", "pry": "ruby"}
 """By language, the letters of the options whose value is code; they may end a cluster (`perl -lne`)."""
 _LONG: Final = names("--eval --print --run -eval")
 _VALUES: Final = {
@@ -101,7 +102,7 @@ def script_files(program: str, words: Sequence[str]) -> ScriptFiles | None:
 def find_interpreter(program: str) -> Unwrap | None:
     """The reader of a program's arguments where it is an interpreter."""
     match = _INTERPRETER.fullmatch(program)
-    return partial(_interpreter, match[1]) if match else None
+    return partial(_interpreter, _SAME.get(match[1], match[1])) if match else None
 
 
 def _interpreter(language: str, args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:

@@ -83,6 +83,7 @@ _PROVIDER: Final = re.compile(r"\w{2,}:")
 _CONTROLS: Final = frozenset({"stop", "delete", "config", "create", "failure", "start", "query", "sdset", "pause"})
 """What `sc` of Windows does to services; PowerShell's own `sc` writes a file."""
 _DELETES: Final = frozenset({"remove-item"})
+_POSIX_FLAGS: Final = re.compile(r"-(?=[fivdR]*[rR])(?!r\b)[rRfivd]{2,}|-R|--(?:recursive|force|no-preserve-root)")
 _WRITES: Final = frozenset({"set-content", "add-content", "out-file", "clear-content", "tee-object"})
 _FETCHES: Final = re.compile(
     r"\b(?:iwr|irm|curl|wget|invoke-webrequest|invoke-restmethod)\b|download(?:string|data|file)|net\.webclient|start-bitstransfer",
@@ -338,7 +339,9 @@ def _translated(program: str, called: Sequence[str], pipe: _Pipe) -> Iterator[In
         yield _argv(["remove-resource", program, *words])
     if called[0].lower() == f"{UNKNOWN}.delete" and pipe.paths:
         yield _argv(["rm", "-r", *pipe.paths])
-    if program in _DELETES:
+    if program in _DELETES and any(map(_POSIX_FLAGS.fullmatch, words)):
+        yield _argv(["rm", *map(to_posix, words)])  # PowerShell of Linux and macOS has no `rm` of its own
+    elif program in _DELETES:
         yield from _deleted(words, flags, pipe)
     elif program in _WRITES or (program == "new-item" and any(flag in ("-force", "-f", "-fo") for flag in flags)):
         paths = [to_posix(word) for word in _operands(words)[:1]]
@@ -372,7 +375,7 @@ def _translated(program: str, called: Sequence[str], pipe: _Pipe) -> Iterator[In
             "-passthru",
             ",",
         )
-        rest = [one for word in words if word.lower() not in named_options for one in word.split()]
+        rest = [one for word in words if word.lower() not in named_options for one in re.split(r"[\s,]+", word) if one]
         if rest:
             runs = rest[0].lower().endswith((".exe", ".msi", ".ps1", ".bat")) and not re.search(r"[\\/]", rest[0])
             yield _argv([f"./{rest[0]}" if runs else to_posix(rest[0]), *rest[1:]])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
-from bus.shell.editors import side_script
+from bus.shell.editors import remote_programs, side_script
 from bus.shell.inner import Arg, Inner, Unwrap, names, read_options, script_from_stdin, script_of
 from bus.shell.words import Output
 
@@ -92,9 +93,7 @@ _SSH: Final = names("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w
 def _ssh(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
     host = read_options(args, _SSH).end
     rest = args[read_options(args, _SSH, start=host + 1).end :] if host < len(args) else ()
-    for arg in args:
-        if "ProxyCommand=" in arg.text or "LocalCommand=" in arg.text:
-            yield Inner(script=arg.text.partition("=")[2], sources=arg.sources)
+    yield from remote_programs(args)
     if rest:
         yield script_of(rest, remote=True)
     elif host < len(args):
@@ -219,11 +218,18 @@ def _screen(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
         yield Inner(argv=rest)
 
 
+_MAKE_SHELL: Final = re.compile(r"\$\(shell\s+([^()]*)\)")
+
+
 def _make(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
     options = read_options(args, names("-C -f -I -j -o -W --file --makefile --directory --include-dir"))
     for arg in args:
         if arg.text.startswith("--eval="):
             yield Inner(script=arg.text.partition(";")[2].replace("$$", "$"), sources=arg.sources)
+        elif arg.text.startswith("SHELL="):
+            yield Inner(script=arg.text.removeprefix("SHELL="), sources=arg.sources)
+        for script in _MAKE_SHELL.findall(arg.text):
+            yield Inner(script=script, sources=arg.sources)
     file = options.value("-f", "--file", "--makefile")
     if file is not None and file.text in _STDIN and stdin.text:
         lines = [line.split(";", 1)[1] if ";" in line and line[:1] != "\t" else line for line in stdin.text.split("\n")]
@@ -233,9 +239,36 @@ def _make(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
         yield Inner(script="\n".join(recipe).replace("$$", "$"), sources=stdin.programs)
 
 
+def _newgrp(_args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
+    if stdin.text is not None or stdin.programs:
+        yield script_from_stdin(stdin)
+
+
+def _just(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+    """`just --command rm x` runs it with the variables of the justfile."""
+    for place, arg in enumerate(args[:-1]):
+        if arg.text in ("-c", "--command"):
+            yield Inner(argv=tuple(args[place + 1 :]))
+            return
+
+
+def _cargo(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+    """`cargo watch -s script -x 'check'`."""
+    if [arg.text for arg in args[:1]] != ["watch"]:
+        return
+    for option, value in pairwise(args):
+        if option.text in ("-s", "--shell"):
+            yield script_of([value])
+        elif option.text in ("-x", "--exec"):
+            yield Inner(script=f"cargo {value.text}", sources=value.sources)
+
+
 def _hyperfine(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
     for arg in args:
-        if not arg.text.startswith("-") and not arg.text.isdigit():
+        option, equals, value = arg.text.partition("=")
+        if equals and option.startswith("--"):
+            yield Inner(script=value, sources=arg.sources)
+        elif not arg.text.startswith("-") and not arg.text.isdigit():
             yield script_of([arg])
 
 
@@ -249,60 +282,46 @@ def _nix(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
             return
 
 
-_SYSTEM: Final = re.compile(r"""(?:system\s*\(\s*|\|\s*getline|\|\s*)?"((?:\\.|[^"\\])*)"\s*(\))?""")
-
-
-def _awk(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
-    """The texts that an awk program gives `system(…)`, or reads and writes through a pipe."""
-    for arg in args:
-        if "system" in arg.text or "|" in arg.text:
-            for match in _SYSTEM.finditer(arg.text):
-                yield Inner(script=match[1].replace('\\"', '"'), sources=arg.sources)
-
-
-_GIT_PROGRAMS: Final = (
-    "core.editor=",
-    "core.pager=",
-    "core.sshcommand=",
-    "core.fsmonitor=",
-    "sequence.editor=",
-    "diff.external=",
+_CONFIG_VERBS: Final = frozenset({"set", "get", "unset"})
+_GIT_PROGRAM: Final = re.compile(
+    r"(?i)core\.(editor|pager|sshcommand|fsmonitor|gitproxy|askpass)|sequence\.editor|gpg\.(\w+\.)?program|diff\.external|pager\.\w+"
+    r"|(filter|diff|merge|difftool|mergetool|man|browser)\.[^=\s]+\.\w+"
 )
+"""Settings whose value is a command."""
+_GIT_OPTIONS: Final = ("--exec=", "--upload-pack=", "--receive-pack=", "--open-files-in-pager=", "--extcmd=")
 
 
-_GIT_VALUES: Final = re.compile(
-    r"(?i)core\.(editor|pager|sshcommand|fsmonitor)|sequence\.editor|(filter|diff|merge|difftool|mergetool)\.\S+\.\w+|diff\.external"
-)
-
-
-def _git_setting(args: Sequence[Arg]) -> Iterator[Inner]:
-    """What `git config alias.x 'reset --hard'` and its like make git run later."""
-    given = [arg for arg in args if not arg.text.startswith("-") and arg.text not in ("set", "get", "unset")]
-    if len(given) < 2:
-        return
-    name, (value, sources) = given[0].text, given[1]
-    if name.startswith("alias.") and value and not value.startswith("!"):
-        yield Inner(script=f"git {value}", sources=sources)
-    elif _GIT_VALUES.fullmatch(name):
+def _git_setting(name: str, value: str, sources: tuple[str, ...]) -> Iterator[Inner]:
+    """What a setting makes git run: now, as `-c name=value`, or later, as `git config name value`."""
+    if name.startswith("alias.") and value:
+        script = value[1:] if value[0] == "!" else f"git {value}"
+        yield Inner(script=script, sources=sources)
+    elif value.startswith("!"):  # credential.helper
+        yield Inner(script=value[1:], sources=sources)
+    elif _GIT_PROGRAM.fullmatch(name):
         yield from side_script(value, sources)
 
 
 def _git(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
     texts = [arg.text for arg in args]
-    for arg in args:
-        name, equals, value = arg.text.partition("=!")
-        if equals and name.startswith("alias."):  # git -c alias.x='!rm -rf /' x
+    for place, arg in enumerate(args):
+        name, equals, value = arg.text.partition("=")
+        if equals and place and texts[place - 1] in ("-c", "--config"):
+            yield from _git_setting(name, value, arg.sources)
+        elif arg.text.startswith(_GIT_OPTIONS):
             yield Inner(script=value, sources=arg.sources)
-        elif arg.text.startswith("!") and any(text.startswith("alias.") for text in texts):
-            yield Inner(script=arg.text[1:], sources=arg.sources)
-        elif arg.text.startswith("alias.") and "=" in arg.text:
-            yield Inner(script=f"git {arg.text.partition('=')[2]}", sources=arg.sources)
-        elif equals == "" and name.lower().startswith(_GIT_PROGRAMS):
-            yield from side_script(arg.text.partition("=")[2], arg.sources)
-        elif arg.text.startswith("--exec="):
-            yield Inner(script=arg.text.removeprefix("--exec="), sources=arg.sources)
+        elif arg.text.startswith("ext::"):
+            yield Inner(script=arg.text[5:].replace("% ", " "), sources=arg.sources)
+        elif arg.text.startswith("-O") and " " in arg.text and "grep" in texts:
+            yield Inner(script=arg.text[2:], sources=arg.sources)
+        elif arg.text in ("--upload-pack", "--receive-pack", "-u") and place and place + 1 < len(args):
+            yield from side_script(args[place + 1].text, args[place + 1].sources) if " " in args[place + 1].text else ()
     if "config" in texts[:3]:
-        yield from _git_setting(args[texts.index("config") + 1 :])
+        given = [
+            arg for arg in args[texts.index("config") + 1 :] if arg.text[:1] != "-" and arg.text not in _CONFIG_VERBS
+        ]
+        if len(given) > 1:
+            yield from _git_setting(given[0].text, given[1].text, given[1].sources)
     if "foreach" in texts and "submodule" in texts:
         rest = [arg for arg in args[texts.index("foreach") + 1 :] if arg.text not in ("--recursive", "-q", "--quiet")]
         if rest:
@@ -328,21 +347,6 @@ def _capsh(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
         yield from read_shell(args[texts.index("--") + 1 :], stdin)
 
 
-def _named(*names: str) -> Unwrap:
-    """A program that hands the values of these options to a shell."""
-
-    def unwrap(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
-        for place, arg in enumerate(args):
-            name, equals, value = arg.text.partition("=")
-            if name in names and equals:
-                yield Inner(script=value.removeprefix("exec="), sources=arg.sources)
-            elif arg.text in names and place + 1 < len(args):
-                after = args[place + 1]
-                yield Inner(script=after.text.removeprefix("exec="), sources=after.sources)
-
-    return unwrap
-
-
 SCRIPT_RUNNERS: Final[dict[str, Unwrap]] = {
     **dict.fromkeys(SHELLS, read_shell),
     "eval": _eval,
@@ -361,6 +365,10 @@ SCRIPT_RUNNERS: Final[dict[str, Unwrap]] = {
     "at": _at,
     "batch": _at,
     "crontab": _crontab,
+    "git": _git,
+    "newgrp": _newgrp,
+    "just": _just,
+    "cargo": _cargo,
     "tmux": _tmux,
     "byobu": _tmux,
     "screen": _screen,
@@ -370,21 +378,8 @@ SCRIPT_RUNNERS: Final[dict[str, Unwrap]] = {
     "concurrently": _hyperfine,
     "nix-shell": _nix,
     "nix": _nix,
-    "awk": _awk,
-    "gawk": _awk,
-    "mawk": _awk,
-    "nawk": _awk,
-    "git": _git,
-    "tar": _named(
-        "--checkpoint-action", "--to-command", "--use-compress-program", "--info-script", "--new-volume-script"
-    ),
-    "vagrant": _named("-c", "--command"),
     "sops": _sops,
     "cross-env-shell": _eval,
     "capsh": _capsh,
-    "rsync": _named("-e", "--rsh"),
-    "zip": _named("-TT", "--unzip-command"),
-    "gcloud": _named("--command"),
-    "chokidar": _named("-c", "--command"),
 }
 """By program."""

@@ -10,11 +10,11 @@ from bus.shell.builtins import STATEFUL, DirectoryStack, apply_builtin, enter, p
 from bus.shell.commands import PRINTING, Command, printed, program_name, read_own_output
 from bus.shell.editors import variable_script
 from bus.shell.found import NOTHING, Call, Found, is_socket, may_write, scripts_made, together
-from bus.shell.inner import Arg, Inner, args_of
+from bus.shell.inner import RUN_BY_UNKNOWN, Arg, Inner, args_of
 from bus.shell.interpreters import may_prompt, opens_prompt
 from bus.shell.plain import Stage, Statement
 from bus.shell.words import UNKNOWN, UNSET, Output, WordScope
-from bus.shell.wrappers import init_script, inner_calls, runs_others
+from bus.shell.wrappers import init_script, inner_calls, runs_others, takes_words
 
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
     from tree_sitter import Node
@@ -36,6 +36,8 @@ class _Program(NamedTuple):
 
     name: str
     runs_others: bool
+    may_run: bool
+    """It is not known, and may run what its arguments name."""
     prompts: bool
     prints: bool
     """What it prints may be known."""
@@ -52,6 +54,7 @@ def _program(word: str) -> _Program:
     return _Program(
         name,
         runs_others(name) or _INIT_SCRIPT in word,
+        not takes_words(name),
         may_prompt(name),
         name in PRINTING,
         name in STATEFUL or may_write(name),
@@ -69,10 +72,11 @@ def single_command(words: list[str]) -> tuple[Command, list[Inner]]:
     """The command of these words on a line of its own, and what it runs; of one that runs others more has to be asked."""
     known = _program(words[0])
     rest = tuple(words[1:])
-    if not (known.runs_others or known.prompts):
+    runs = known.runs_others or (known.may_run and not RUN_BY_UNKNOWN.keys().isdisjoint(rest))
+    if not (runs or known.prompts):
         return Command(known.name, rest, path=known.path), []
     argv = args_of(words)
-    inner = _inner_of(known.name, argv, NOTHING) if known.runs_others else []
+    inner = _inner_of(known.name, argv, NOTHING) if runs else []
     prompt = known.prompts and opens_prompt(known.name, argv[1:])
     return Command(known.name, rest, prompt=prompt, path=known.path), inner
 
@@ -98,9 +102,10 @@ def quiet_commands(statements: list[Statement]) -> tuple[Command, ...]:
                     return ()
                 rest = tuple(words[1:])
                 prompt = False
-                if known.runs_others or known.prompts:
+                runs = known.runs_others or (known.may_run and not RUN_BY_UNKNOWN.keys().isdisjoint(rest))
+                if runs or known.prompts:
                     argv = args_of(words)
-                    if known.runs_others and _inner_of(known.name, argv, stdin):
+                    if runs and _inner_of(known.name, argv, stdin):
                         return ()
                     prompt = known.prompts and stdin == NOTHING and opens_prompt(known.name, argv[1:])
                 text, programs = stdin
@@ -183,8 +188,9 @@ class Shell(ABC):
         """
         found, words = self.found, stage.words
         known = _program(words[0])
-        argv = args_of(words) if known.runs_others or known.prompts else None
-        inner = _inner_of(known.name, argv, stdin) if argv and known.runs_others else []
+        runs = known.runs_others or (known.may_run and not RUN_BY_UNKNOWN.keys().isdisjoint(words[1:]))
+        argv = args_of(words) if runs or known.prompts else None
+        inner = _inner_of(known.name, argv, stdin) if argv and runs else []
         text, programs = stdin
         if inner or known.changes or stage.redirects or stage.assignments or not found.is_fresh:
             first = len(found.items)
@@ -242,7 +248,8 @@ class Shell(ABC):
         args = argv[1:]
         words = tuple([arg.text for arg in args])
         if inner is None:
-            inner = _inner_of(program, argv, call.stdin) if known.runs_others else []
+            runs = known.runs_others or (known.may_run and not RUN_BY_UNKNOWN.keys().isdisjoint(words))
+            inner = _inner_of(program, argv, call.stdin) if runs else []
         place = len(found.items)
         prompt = known.prompts and opens_prompt(program, args) and not call.reads
         stdin, path = call.stdin.text, known.path

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from bus.shell.batches import BATCHES
 from bus.shell.editors import EDITORS
 from bus.shell.elsewhere import CONTAINERS, HOSTS, POWERSHELL
-from bus.shell.inner import Arg, Inner, names, read_options, script_from_stdin, script_of
+from bus.shell.inner import TAKES_WORDS, Arg, Inner, names, read_options, run_by_unknown, script_from_stdin, script_of
 from bus.shell.interpreters import find_interpreter
 from bus.shell.script_runners import SCRIPT_RUNNERS, SHELLS
 from bus.shell.words import Output
@@ -34,6 +34,8 @@ class _Wrapper(NamedTuple):
     """Options whose value is a script."""
     dashes: bool = False
     """The command is what follows `--`."""
+    optional: frozenset[str] = frozenset()
+    """Subcommands that run a command, as it does without one."""
 
 
 def _wrapper(
@@ -46,6 +48,7 @@ def _wrapper(
     verbs: str = "",
     script: str = "",
     dashes: bool = False,
+    optional: str = "",
 ) -> _Wrapper:
     return _Wrapper(
         values=names(f"{values} {directory} {script}"),
@@ -56,10 +59,15 @@ def _wrapper(
         verbs=names(verbs),
         script=names(script),
         dashes=dashes,
+        optional=names(optional),
     )
 
 
 _PLAIN: Final = _wrapper()
+_LOADERS: Final = names(
+    "ld.so ld-linux.so.2 ld-linux-x86-64.so.2 ld-linux-aarch64.so.1 ld-linux-armhf.so.3"
+    " ld-musl-x86_64.so.1 ld-musl-aarch64.so.1"
+)
 _PYTHON_RUN: Final = (
     "--with --python -p --project --env-file --extra --group --index --with-requirements -n --name -e --package"
 )
@@ -111,7 +119,42 @@ _WRAPPERS: Final[dict[str, _Wrapper]] = {
     "systemd-inhibit": _wrapper("--what --who --why --mode"),
     "xvfb-run": _wrapper("-n -s -e -f -p -w --server-args --server-num"),
     "sshpass": _wrapper("-p -f -d -P"),
-    "dotenv": _wrapper("-f -e -c --file", verbs=""),
+    **dict.fromkeys(["dotenv", "dotenv-cli"], _wrapper("-f -e -c -p -v --file", optional="run")),
+    "env-cmd": _wrapper("-f -e -r --file --environments --rc-file"),
+    "arch": _wrapper("-arch"),
+    "chpst": _wrapper("-u -U -b -e -/ -n -l -L -m -d -o -p -f -c -t -r"),
+    **dict.fromkeys(
+        names("setuidgid envuidgid s6-setuidgid s6-envdir envdir setlock s6-setlock"), _wrapper(operands=1)
+    ),
+    "softlimit": _wrapper("-m -a -d -f -l -o -p -r -s -t -c"),
+    "choom": _wrapper("-n --adjust", silent="-p --pid"),
+    "uclampset": _wrapper("-m -M --util-min --util-max", silent="-p --pid"),
+    "aa-exec": _wrapper("-p -n --profile --namespace"),
+    "runcon": _wrapper("-t -u -r -l --type --user --role --range"),
+    "daemon": _wrapper("-n --name -F --pidfile -u --user -o --output -O --stdout -E --stderr", directory="-D --chdir"),
+    "logsave": _wrapper(operands=1),
+    "multitime": _wrapper("-n -s -I -i -o -r"),
+    **dict.fromkeys(["ts", "tsp", "task-spooler"], _wrapper("-S -L -N -D -W -G", silent="-l -C -K -k -c -t")),
+    "nq": _PLAIN,
+    "pueue": _wrapper(
+        "-g --group -d --delay -l --label -o --priority", verbs="add", directory="-w --working-directory"
+    ),
+    **dict.fromkeys(_LOADERS, _wrapper("--preload --library-path --argv0 --audit --inhibit-rpath")),
+    "proot-distro": _wrapper(verbs="login sh", dashes=True),
+    "devbox": _wrapper("-c --config -e --env", verbs="run"),
+    "flox": _wrapper(verbs="activate", script="-c --command", dashes=True),
+    "lerna": _wrapper("--scope --ignore --concurrency", verbs="exec"),
+    "nx": _wrapper(verbs="exec", dashes=True),
+    **dict.fromkeys(["foreman", "honcho", "overmind"], _wrapper("-e --env -f --procfile", verbs="run")),
+    **dict.fromkeys(["opam", "dune", "stack", "cabal", "composer", "hermit"], _wrapper(verbs="exec")),
+    "rustup": _wrapper(operands=1, verbs="run"),
+    "tox": _wrapper("-e -c", verbs="exec", dashes=True),
+    "xcrun": _wrapper("--sdk --toolchain -sdk -toolchain", silent="-f --find"),
+    "sandbox-exec": _wrapper("-f -n -p -D"),
+    "dtruss": _wrapper("-p -n -t -b"),
+    "berglas": _wrapper(verbs="exec"),
+    "summon": _wrapper("-p -f -D -e --provider --yaml --environment"),
+    "launchctl": _wrapper("-l -p -o -e", verbs="submit asuser bsexec", operands=0),
     "op": _wrapper("--env-file --account", verbs="run"),
     "doppler": _wrapper("-p -c -t --project --config --token", verbs="run", script="--command"),
     "infisical": _wrapper("--env --path --projectId", verbs="run", script="--command"),
@@ -173,9 +216,11 @@ _WRAPPERS: Final[dict[str, _Wrapper]] = {
     "retry": _wrapper("-t -d -m --times --delay"),
     **dict.fromkeys(
         names(
-            "nohup setsid builtin busybox toybox coproc unbuffer noglob nocorrect setarch linux64 linux32 chronic rlwrap"
-            " winpty fakeroot dbus-run-session dbus-launch tini dumb-init with-contenv proxychains proxychains4 torsocks"
-            " eatmydata libtool-exec daemonize distrobox-host-exec dzdo pfexec"
+            "i386 i486 i586 i686 x86_64 uname26 nohup setsid builtin busybox toybox coproc unbuffer noglob nocorrect"
+            " linux64 linux32 chronic rlwrap winpty fakeroot dbus-run-session dbus-launch tini dumb-init with-contenv"
+            " proxychains proxychains4 torsocks eatmydata libtool-exec daemonize distrobox-host-exec dzdo pfexec"
+            " fakechroot termux-chroot box64 box86 wine shx qemu-x86_64 qemu-x86_64-static qemu-aarch64 qemu-"
+            " aarch64-static qemu-arm qemu-arm-static lima-exec"
         ),
         _PLAIN,
     ),
@@ -183,7 +228,49 @@ _WRAPPERS: Final[dict[str, _Wrapper]] = {
     **dict.fromkeys(names("! { if then elif else while until do"), _PLAIN),
 }
 _RUN_CODE: Final = frozenset({"eval", "source", "xargs", "parallel", "su", "ssh"})
-_SPECIAL: Final = {**EDITORS, **HOSTS, **SCRIPT_RUNNERS, **BATCHES, **CONTAINERS, **POWERSHELL}
+_ARCHITECTURE: Final = re.compile(
+    r"linux(?:32|64)|i\d86|x86_64|amd64|(?:arm|aarch|ppc|powerpc|s390|mips|sparc|riscv)\w*|uname26"
+)
+
+
+def _setarch(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+    """`setarch x86_64 -R rm x`, also without an architecture."""
+    place = read_options(args, frozenset()).end
+    if place < len(args) and _ARCHITECTURE.fullmatch(args[place].text):
+        place = read_options(args, frozenset(), start=place + 1).end
+    if place < len(args):
+        yield Inner(argv=tuple(args[place:]))
+
+
+_BWRAP_PAIRS: Final = names(
+    "--bind --bind-try --dev-bind --dev-bind-try --ro-bind --ro-bind-try --symlink --setenv --file --bind-data --ro-bind-data"
+    " --chmod --overlay"
+)
+_BWRAP_VALUES: Final = names(
+    "--chdir --unsetenv --proc --dev --tmpfs --mqueue --dir --remount-ro --uid --gid --hostname --cap-add --cap-drop --args"
+    " --lock-file --sync-fd --info-fd --json-status-fd --block-fd --seccomp --exec-label --file-label --userns --pidns --perms"
+    " --size --argv0 --add-seccomp-fd --overlay-src --tmp-overlay --ro-overlay"
+)
+
+
+def _bwrap(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+    place = 0
+    while place < len(args) and args[place].text.startswith("--") and args[place].text != "--":
+        place += 3 if args[place].text in _BWRAP_PAIRS else 2 if args[place].text in _BWRAP_VALUES else 1
+    inner = tuple(args[place + 1 :] if place < len(args) and args[place].text == "--" else args[place:])
+    if inner:
+        yield Inner(argv=inner)
+
+
+def _ip(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+    """`ip netns exec name rm x`."""
+    texts = [arg.text for arg in args]
+    if "exec" in texts[1:3] and len(args) > texts.index("exec") + 2:
+        yield Inner(argv=tuple(args[texts.index("exec") + 2 :]))
+
+
+_OWN: Final = {"setarch": _setarch, "bwrap": _bwrap, "ip": _ip}
+_SPECIAL: Final = {**_OWN, **EDITORS, **HOSTS, **SCRIPT_RUNNERS, **BATCHES, **CONTAINERS, **POWERSHELL}
 
 
 def runs_code(program: str) -> bool:
@@ -196,6 +283,11 @@ def runs_others(program: str) -> bool:
     return program in _SPECIAL or program in _WRAPPERS or find_interpreter(program) is not None
 
 
+def takes_words(program: str) -> bool:
+    """Whether the arguments of a program are no commands, whatever they are."""
+    return program in TAKES_WORDS or program in _SPECIAL
+
+
 def inner_calls(program: str, args: Sequence[Arg], stdin: Output) -> Iterable[Inner]:
     """The commands and scripts that `program` with `args` runs, reading `stdin`; nothing for an ordinary program."""
     if special := _SPECIAL.get(program):
@@ -203,9 +295,10 @@ def inner_calls(program: str, args: Sequence[Arg], stdin: Output) -> Iterable[In
     if program == "uv" and [arg.text for arg in args[:2]] == ["tool", "run"]:
         program, args = "uvx", args[2:]
     if wrapper := _WRAPPERS.get(program):
-        return _wrapped(program, wrapper, args, stdin)
+        found = list(_wrapped(program, wrapper, args, stdin))
+        return found if found or not wrapper.verbs else run_by_unknown(args)
     interpreter = find_interpreter(program)
-    return () if interpreter is None else interpreter(args, stdin)
+    return run_by_unknown(args) if interpreter is None else interpreter(args, stdin)
 
 
 def _wrapped(program: str, wrapper: _Wrapper, args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
@@ -236,7 +329,7 @@ def _wrapped(program: str, wrapper: _Wrapper, args: Sequence[Arg], stdin: Output
         variable, _, text = args[start].text.partition("=")
         assignments.append((variable, text))
         start += 1
-    start += wrapper.operands
+    start += wrapper.operands + (args[start : start + 1] != [] and args[start].text in wrapper.optional)
     if wrapper.dashes:
         start = next((place for place, arg in enumerate(args) if arg.text == "--"), len(args))
     if start < len(args) and args[start].text == "--":
@@ -249,6 +342,8 @@ def _wrapped(program: str, wrapper: _Wrapper, args: Sequence[Arg], stdin: Output
             yield script_of(inner, directory=directory)
         else:  # sudo quotes each word for the shell
             yield Inner(argv=inner, directory=directory)
+    elif len(inner) == 1 and " " in inner[0].text:  # `lerna exec 'rm -rf x'`
+        yield script_of(inner, directory=directory)
     elif inner:
         yield Inner(argv=inner, directory=directory, assignments=tuple(assignments))
 
