@@ -81,10 +81,10 @@ def compile_command_match(match: CommandMatch, *, of_known_program: bool = False
     if match.changes:
         checks.append(_path_check(match.changes, left_out, lambda facts: facts.changed))
     if match.touches and match.touches != OWN_INPUT_ALONE:
-        checks.append(_any_of([_TOUCHES[one](left_out) for one in match.touches]))
+        checks.append(_any_of([_TOUCHES[touched](left_out) for touched in match.touches]))
     if match.loses:
         lost = match.loses
-        checks.append(lambda facts: any(loses(one, facts.command, facts.place) for one in lost))
+        checks.append(lambda facts: any(loses(kind, facts.command, facts.place) for kind in lost))
     if not checks and not of_known_program:
         raise PatternError("a command condition asks for nothing", hint="give program, args, flags or another of them")
     return _all_of(checks)
@@ -122,10 +122,10 @@ def command_matcher(matches: Sequence[CommandMatch]) -> Fits:
     It skips conditions on other programs or subcommands: a rule may have fifty, and a command has one program.
     """
     by_program: dict[str, list[CommandMatch]] = {}
-    everywhere = [one for one in matches if programs_of(one) is None]
-    for one in matches:
-        for name in programs_of(one) or ():
-            by_program.setdefault(name, list(everywhere)).append(one)
+    everywhere = [match for match in matches if programs_of(match) is None]
+    for match in matches:
+        for name in programs_of(match) or ():
+            by_program.setdefault(name, list(everywhere)).append(match)
     others = _matchers(everywhere)
     known = {name: _matchers(some) for name, some in by_program.items()}
 

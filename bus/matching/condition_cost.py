@@ -41,15 +41,15 @@ def size_of(value: object) -> Size:
     elements = longest = characters = 0
     left = [value]
     while left and elements < _MOST_COUNTED:
-        one = left.pop()
-        if isinstance(one, str | bytes):
-            characters += len(one)
+        value = left.pop()
+        if isinstance(value, str | bytes):
+            characters += len(value)
             continue
-        if isinstance(one, dict):
-            characters += sum(len(key) for key in one if isinstance(key, str))
-            parts: Any = one.values()
-        elif isinstance(one, list | tuple):
-            parts = one
+        if isinstance(value, dict):
+            characters += sum(len(key) for key in value if isinstance(key, str))
+            parts: Any = value.values()
+        elif isinstance(value, list | tuple):
+            parts = value
         else:
             continue
         elements += len(parts)

@@ -111,10 +111,10 @@ class Condition:
             raise self._failure(error) from None
 
     def _failure(self, error: BaseException) -> ConditionError:
-        said = _first_line(error)
+        reason = _first_line(error)
         if isinstance(error, KeyError):
-            said = f"there is no {said}; ask has(…) first"
-        return ConditionError(f"`{self.text}` could not be answered: {said}")
+            reason = f"there is no {reason}; ask has(…) first"
+        return ConditionError(f"`{self.text}` could not be answered: {reason}")
 
 
 @lru_cache(maxsize=4096)
@@ -175,9 +175,9 @@ def _first_line(error: BaseException) -> str:
 def _shallow(value: object, depth: int) -> bool:
     """Whether lists and dictionaries nest at most `depth` deep."""
     if isinstance(value, dict):
-        return depth > 0 and all(_shallow(one, depth - 1) for one in value.values() if isinstance(one, dict | list))
+        return depth > 0 and all(_shallow(item, depth - 1) for item in value.values() if isinstance(item, dict | list))
     if isinstance(value, list):
-        return depth > 0 and all(_shallow(one, depth - 1) for one in value if isinstance(one, dict | list))
+        return depth > 0 and all(_shallow(item, depth - 1) for item in value if isinstance(item, dict | list))
     return True
 
 

@@ -76,7 +76,7 @@ def ask(child: ChildProcess, question: Question, seconds: float = WALL_SECONDS) 
             if item is None:
                 break
             # Reading the line takes the time, and it takes as long for every such rule.
-            stuck = [item] if item[0] == "condition" else [one for one in left.order if one[0] != "condition"]
+            stuck = [item] if item[0] == "condition" else [other for other in left.order if other[0] != "condition"]
             without_answer(findings, question, stuck)
             done.update(stuck)
     without_answer(findings, question, [item for item in question.order if item not in done])

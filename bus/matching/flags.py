@@ -40,7 +40,7 @@ def compile_flags(
     any_of: tuple[str, ...], all_of: tuple[str, ...], none_of: tuple[str, ...]
 ) -> Callable[[Flags], bool]:
     """A matcher: whether the options of a command have these names. Raises PatternError for a name that is no option."""
-    every = tuple(_names([one]) for one in all_of)
+    every = tuple(_names([name]) for name in all_of)
     some, none = _names(any_of), _names(none_of)
     for name in some.union(none, *every):
         if not name.startswith("-") or name.strip("-") == "":
@@ -57,7 +57,7 @@ def compile_flags(
 
 
 def _names(flags: Iterable[str]) -> frozenset[str]:
-    return frozenset(name for one in flags for name in one.split("|"))
+    return frozenset(name for names in flags for name in names.split("|"))
 
 
 class Flags(NamedTuple):
@@ -96,13 +96,13 @@ def flag_names(
     programs: frozenset[str], any_of: tuple[str, ...], all_of: tuple[str, ...]
 ) -> tuple[frozenset[str], ...]:
     """Sets of option names. A fitting command has an option of each set; no `programs` means any program."""
-    asked = ((any_of,) if any_of else ()) + tuple((one,) for one in all_of)
+    asked = ((any_of,) if any_of else ()) + tuple((name,) for name in all_of)
     whole = programs and programs.isdisjoint(_ABBREVIATING)
     return tuple(
         frozenset(
             name[:end]
-            for one in names
-            for name in one.split("|")
+            for alternatives in names
+            for name in alternatives.split("|")
             for end in ((len(name),) if whole or name[:2] != "--" else range(3, len(name) + 1))
         )
         for names in asked

@@ -70,7 +70,7 @@ class NeedleSearch:
         """Every text with one of the needles has one of these words, or contains one of `texts`; `texts` is kept short."""
         self.texts: frozenset[str] = frozenset()
         for other in {other for _, other in self._texts}:
-            texts = frozenset(text for text, one in self._texts if one is other)
+            texts = frozenset(text for text, search in self._texts if search is other)
             if other is not None and 2 * len(other.texts) < len(texts):  # words are found faster than texts
                 self.words |= other.words
                 self.texts |= other.texts
@@ -175,7 +175,7 @@ def _inside(item: tuple[str, Any], known: frozenset[str], *, edge_before: bool, 
     if name == "SUBPATTERN":
         return _required(_plain(operand[-1]), known, edge_before=edge_before, edge_after=edge_after)
     if name == "BRANCH":
-        ways = [_required(_plain(one), known, edge_before=edge_before, edge_after=edge_after) for one in operand[1]]
+        ways = [_required(_plain(way), known, edge_before=edge_before, edge_after=edge_after) for way in operand[1]]
         return any_of(ways)
     if name in ("MAX_REPEAT", "MIN_REPEAT") and operand[0] > 0:
         return _required(_plain(operand[2]), known, edge_before=False, edge_after=False)
@@ -198,8 +198,8 @@ def _texts(item: tuple[str, Any]) -> frozenset[str] | None:
     if name == "SUBPATTERN":
         return _texts_of_all(_plain(operand[-1]))
     if name == "BRANCH":
-        ways = [_texts_of_all(_plain(one)) for one in operand[1]]
-        known = [one for one in ways if one is not None]
+        ways = [_texts_of_all(_plain(way)) for way in operand[1]]
+        known = [texts for texts in ways if texts is not None]
         return frozenset[str]().union(*known) if len(known) == len(ways) else None
     if name in ("MAX_REPEAT", "MIN_REPEAT") and tuple(operand[:2]) == (0, 1):
         once = _texts_of_all(_plain(operand[2]))
@@ -209,8 +209,8 @@ def _texts(item: tuple[str, Any]) -> frozenset[str] | None:
 
 def _texts_of_all(items: Sequences) -> frozenset[str] | None:
     each = [_texts(item) for item in items]
-    known = [one for one in each if one is not None]
-    if len(known) < len(each) or reduce(lambda count, one: count * len(one), known, 1) > _MOST_TEXTS:
+    known = [texts for texts in each if texts is not None]
+    if len(known) < len(each) or reduce(lambda count, texts: count * len(texts), known, 1) > _MOST_TEXTS:
         return None
     return frozenset(map("".join, product(*known)))
 
@@ -226,7 +226,7 @@ def _begins_with_edge(items: Sequences, *, end: bool) -> bool:
     if name in ("SUBPATTERN", "BRANCH"):
         then = _begins_with_edge(rest, end=end)
         ways = operand[1] if name == "BRANCH" else [operand[-1]]
-        return all(_begins_with_edge(_plain(one), end=then) for one in ways)
+        return all(_begins_with_edge(_plain(way), end=then) for way in ways)
     return _is_edge(name, operand)
 
 
@@ -241,7 +241,7 @@ def _ends_with_edge(items: Sequences, *, begin: bool) -> bool:
     if name in ("SUBPATTERN", "BRANCH"):
         before = _ends_with_edge(rest, begin=begin)
         ways = operand[1] if name == "BRANCH" else [operand[-1]]
-        return all(_ends_with_edge(_plain(one), begin=before) for one in ways)
+        return all(_ends_with_edge(_plain(way), begin=before) for way in ways)
     return _is_edge(name, operand)
 
 
@@ -268,8 +268,8 @@ def _is_word_sign(number: int) -> bool:
 def _clause(literals: frozenset[str], known: frozenset[str]) -> Needles:
     """A needle for each literal; empty if one literal has none."""
     found = [_needle(literal, known) for literal in literals]
-    sure = frozenset(one for one in found if one is not None)
-    return sure if all(one is not None for one in found) and len(sure) <= _MOST_NEEDLES else NOTHING
+    sure = frozenset(needle for needle in found if needle is not None)
+    return sure if all(needle is not None for needle in found) and len(sure) <= _MOST_NEEDLES else NOTHING
 
 
 def _needle(literal: str, known: frozenset[str]) -> Needle | None:
@@ -285,4 +285,6 @@ def _needle(literal: str, known: frozenset[str]) -> Needle | None:
 
 def worth(needles: Needles) -> tuple[int, int]:
     """How rare these needles are: longer ones are rarer, and a whole word is rarer than a text of the same length."""
-    return min((max(len(one.text), len(one.word) + 3 * bool(one.word)) for one in needles), default=0), -len(needles)
+    return min(
+        (max(len(needle.text), len(needle.word) + 3 * bool(needle.word)) for needle in needles), default=0
+    ), -len(needles)

@@ -68,7 +68,7 @@ def _parse_one(text: str) -> Pattern:
             f"no event type is called {kind!r}",
             hint=f"did you mean {near!r}?" if near else "an agent's own event is written <agent>:<its name>",
         )
-    if not any(_glob(kind)(one) for one in _TYPES):
+    if not any(_glob(kind)(type_) for type_ in _TYPES):
         raise PatternError(f"event pattern {text!r} fits no event type", hint="write e.g. tool:* or *")
     return pattern
 
@@ -188,17 +188,17 @@ class _Bucket(Generic[_M]):
 
     def find(self, names: Sequence[str], found: dict[int, _M]) -> None:
         """Add to `found` the entries that fit a tool of these names."""
-        for one in self._any_tool:
-            found[one.place] = one.entry
+        for place in self._any_tool:
+            found[place.place] = place.entry
         for name in names:
             self._fitting(self._by_name.get(name.casefold(), ()), names, found)
         self._fitting(self._by_regex, names, found)
 
     @staticmethod
     def _fitting(places: Iterable[_Place[_M]], names: Sequence[str], found: dict[int, _M]) -> None:
-        for one in places:
-            if one.place not in found and all(matcher(names) for matcher in one.others):
-                found[one.place] = one.entry
+        for place in places:
+            if place.place not in found and all(matcher(names) for matcher in place.others):
+                found[place.place] = place.entry
 
 
 _LAST_ACTS: Final[list[tuple[Event, tuple[str, ...]]]] = []

@@ -52,7 +52,7 @@ def compile_regex(pattern: str, *, allow_backtracking: bool = False) -> Regex:
     except (re2.error, UnicodeEncodeError) as error:
         if allow_backtracking:
             return _backtracking(pattern)
-        raise PatternError(f"bad regular expression {pattern!r}: {_said(error)}", hint=_hint(pattern)) from None
+        raise PatternError(f"bad regular expression {pattern!r}: {_message(error)}", hint=_hint(pattern)) from None
 
 
 def compile_alternatives(patterns: Iterable[str]) -> tuple[Regex, ...]:
@@ -92,9 +92,9 @@ def _backtracking(pattern: str) -> Regex:
         raise PatternError(f"bad regular expression {pattern!r}: {error}") from None
 
 
-def _said(error: Exception) -> str:
-    said = error.args[0] if error.args else error
-    return said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+def _message(error: Exception) -> str:
+    message = error.args[0] if error.args else error
+    return message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
 
 
 def _hint(pattern: str) -> str:

@@ -177,7 +177,7 @@ def marks(rule: Rule) -> frozenset[str]:
 
     What was not read of a line may have any mark.
     """
-    each = [marks_of(one) for one in rule.commands]
+    each = [marks_of(match) for match in rule.commands]
     return frozenset[str]().union(*each) if all(each) else frozenset()
 
 
@@ -204,7 +204,7 @@ def _compiled(rule: Rule) -> _Compiled:
         steps.append(_outside)
     if rule.content:
         steps.append(_content_step(rule.content))
-    finders = tuple(finder_of(one) for one in rule.commands)
+    finders = tuple(finder_of(match) for match in rule.commands)
     commands = _command_step(rule.commands, finders) if rule.commands else None
     cheap += steps[len(cheap) :]
     return _Compiled(tuple([*steps, commands] if commands else steps), tuple(cheap), commands, finders)

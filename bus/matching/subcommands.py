@@ -55,7 +55,7 @@ def compile_subcommands(texts: tuple[str, ...]) -> Callable[[Verbs], bool]:
                     return True
             if not is_optional:
                 break
-        return bool(others) and any(_begins(verbs, one) for one in others)
+        return bool(others) and any(_begins(verbs, words) for words in others)
 
     return fits
 
@@ -77,7 +77,7 @@ def compile_alternative_words(word: str) -> Callable[[str], bool]:
     """A matcher for one word: `delete`, `ns|namespace`, `delete-*|rm`."""
     if not _GLOB.search(word):
         return frozenset(word.split("|")).__contains__
-    globs = tuple(compile_text_glob(one) for one in word.split("|"))
+    globs = tuple(compile_text_glob(alternative) for alternative in word.split("|"))
     return globs[0] if len(globs) == 1 else lambda text: any(fits(text) for fits in globs)
 
 

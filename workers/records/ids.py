@@ -66,12 +66,17 @@ async def whole_delivery_id(connections: Connections, keys: Keys, beginning: str
 
 async def whole_dead_ids(connections: Connections, keys: Keys, beginnings: Sequence[str]) -> tuple[str, ...]:
     """The whole ids of several dead letters, each as `whole_delivery_id`."""
-    return tuple([_only(one, await _members(connections, keys("dead"), one), "dead letters") for one in beginnings])
+    return tuple(
+        [
+            _only(beginning, await _members(connections, keys("dead"), beginning), "dead letters")
+            for beginning in beginnings
+        ]
+    )
 
 
 async def whole_delivery_ids(connections: Connections, keys: Keys, beginnings: Sequence[str]) -> tuple[str, ...]:
     """The whole ids of several deliveries, each as `whole_delivery_id`."""
-    return tuple([await whole_delivery_id(connections, keys, one) for one in beginnings])
+    return tuple([await whole_delivery_id(connections, keys, beginning) for beginning in beginnings])
 
 
 def whole_id(beginning: str, ids: Iterable[str], what: str) -> str:

@@ -43,7 +43,7 @@ def _connected(clients: object) -> frozenset[str] | None:
         text = clients if isinstance(clients, str) else clients.decode("utf-8", "replace")
         return frozenset(word[5:] for line in text.splitlines() for word in line.split() if word.startswith("name="))
     if isinstance(clients, list):  # redis-py may have read it already
-        return frozenset(str(one.get("name", "")) for one in clients if isinstance(one, dict))
+        return frozenset(str(client.get("name", "")) for client in clients if isinstance(client, dict))
     return None
 
 

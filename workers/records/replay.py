@@ -81,13 +81,13 @@ async def chunks(
         for entry in entries:
             looked += 1
             try:
-                one = choose(entry)
+                replayed = choose(entry)
             except ConditionError as error:
-                one = None
+                replayed = None
                 doubts.append(str(error))
-            if one is not None:
-                again.append(one)
-                count += len(one.deliveries)
+            if replayed is not None:
+                again.append(replayed)
+                count += len(replayed.deliveries)
             if count >= most:
                 yield Chunk(entry.id, looked, again, tuple(doubts))
                 again, doubts, looked, count = [], [], 0, 0
@@ -131,9 +131,9 @@ def _chooser(
         if verdict is not None:  # an endpoint that took part in the verdict got no delivery then; a replay sends it one
             verdict = msgspec.structs.replace(verdict, parts=())
         found = [
-            msgspec.structs.replace(one, id=f"{one.id}.r{job}")
-            for one in deliveries_of(event, verdict, in_force(event), keys)
-            if one.kind == "webhook" and past.endpoint in {"", one.hook}
+            msgspec.structs.replace(delivery, id=f"{delivery.id}.r{job}")
+            for delivery in deliveries_of(event, verdict, in_force(event), keys)
+            if delivery.kind == "webhook" and past.endpoint in {"", delivery.hook}
         ]
         return ReplayedEvent(entry, event, found) if found else None
 

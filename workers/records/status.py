@@ -231,11 +231,11 @@ def _problems(roles: Sequence[Role], spools: Sequence[Spool]) -> list[str]:
         "carrier": "deliveries are not carried",
         "chores": "nothing is tidied up",
     }
-    found = [f"no {one.role} is alive: {meanings[one.role]}" for one in roles if one.health == "missing"]
+    found = [f"no {role.role} is alive: {meanings[role.role]}" for role in roles if role.health == "missing"]
     found += [
-        f"{counted(one.dropped, 'event')} of {one.agent} did not fit into the spool: lost"
-        for one in spools
-        if one.dropped
+        f"{counted(spool.dropped, 'event')} of {spool.agent} did not fit into the spool: lost"
+        for spool in spools
+        if spool.dropped
     ]
     return found
 
@@ -264,8 +264,8 @@ async def _streams(connections: Connections, keys: Keys) -> tuple[Stream, ...]:
     for (name, group), length, rows in zip(wanted, lengths, groups, strict=True):
         facts: dict[bytes, Any] = {}
         for row in () if isinstance(rows, Exception) else rows:
-            if (one := flat(row)).get(b"name") == group.encode():
-                facts = dict(one)
+            if (group_facts := flat(row)).get(b"name") == group.encode():
+                facts = dict(group_facts)
         lag = facts.get(b"lag")
         found.append(
             Stream(

@@ -56,7 +56,7 @@ def check(fleet: Context, file: Path | None) -> None:
 
     name, read = load(fleet, file)
     found = list(findings(read, _runs_in(fleet, name)))
-    failures = {pack: [str(one) for one in check_pack(load_pack(pack))] for pack in read.guards}
+    failures = {pack: [str(problem) for problem in check_pack(load_pack(pack))] for pack in read.guards}
     problems = [*map(str, read.problems), *(text for found in failures.values() for text in found)]
     if fleet.json:
         from workers.cli.common import error_report
@@ -67,7 +67,7 @@ def check(fleet: Context, file: Path | None) -> None:
                 "ok": not problems,
                 "problems": [error_report(problem) for problem in read.problems],
                 "warnings": list(read.warnings),
-                "findings": [error_report(one) for one in found],
+                "findings": [error_report(finding) for finding in found],
                 "guards": failures,
                 "hooks": len(read.hooks),
                 "endpoints": len(read.endpoints),

@@ -73,19 +73,19 @@ def import_hooks(
     place = Path(os.path.abspath(path))
     into = target_file(fleet, place, "" if target is None else str(target))
     place = _pinned_folder(place, into) or place
-    read, said = load_foreign(place, "user", dialect)
+    read, imported = load_foreign(place, "user", dialect)
     pin = _pin(fleet, place, into, read)
-    entry, changes, text, more = _edit(place, into, said, dialect, pin)
+    entry, changes, text, more = _edit(place, into, imported, dialect, pin)
     read = dataclasses.replace(read, warnings=tuple(dict.fromkeys((*read.warnings, *more))))
     written = False
     if not fleet.json:
-        _show(fleet, read, said)
+        _show(fleet, read, imported)
         if not changes:
-            fleet.say(f"{into} imports {said.path} already: nothing to change")
+            fleet.say(f"{into} imports {imported.path} already: nothing to change")
         else:
             fleet.data(shown_diff(fleet, changes))
     if changes and not dry_run:
-        if fleet.confirm(f"Import {said.path} in {into}?", yes):
+        if fleet.confirm(f"Import {imported.path} in {into}?", yes):
             _write(into, text)
             _accept(fleet, into)
             written = True
@@ -96,13 +96,13 @@ def import_hooks(
 
         fleet.data(
             {
-                "path": said.path,
-                "dialect": said.dialect,
-                "guessed": said.guessed,
+                "path": imported.path,
+                "dialect": imported.dialect,
+                "guessed": imported.guessed,
                 "hooks": [record(hook) for hook in read.hooks],
-                "endpoints": [record(one) for one in read.endpoints],
+                "endpoints": [record(endpoint) for endpoint in read.endpoints],
                 "kept": read.sections,
-                "problems": [error_report(one) for one in read.problems],
+                "problems": [error_report(problem) for problem in read.problems],
                 "warnings": list(read.warnings),
                 "file": str(into),
                 "entry": entry,
@@ -118,10 +118,10 @@ def import_hooks(
         raise (PartlyDone if written else CheckFailed)(f"{len(read.problems)} of its entries left out")
 
 
-def _show(fleet: Context, read: HookFile, said: Imported) -> None:
+def _show(fleet: Context, read: HookFile, imported: Imported) -> None:
     """Print every hook as it was understood, then every line that was not understood."""
-    how = "as its name and content say" if said.guessed else "as you say"
-    fleet.say(f"{said.path}: {said.dialect}, {how}")
+    how = "as its name and content say" if imported.guessed else "as you say"
+    fleet.say(f"{imported.path}: {imported.dialect}, {how}")
     rows = [import_row(hook) for hook in read.hooks]
     rows += [import_row(endpoint) for endpoint in read.endpoints]
     if rows:
@@ -172,9 +172,9 @@ def _pinned_folder(place: Path, into: Path) -> Path | None:
 
     document = loads(read_file(into), file=str(into)).value if into.exists() else None
     entries = document.get("import") if isinstance(document, dict) else None
-    pinned = [one for one in entries or () if isinstance(one, dict) and one.get("sha256")]
-    folders = [import_path(str(one.get("path", "")), str(into)) for one in pinned]
-    return next((one for one in folders if one.is_dir() and place.is_relative_to(one)), None)
+    pinned = [entry for entry in entries or () if isinstance(entry, dict) and entry.get("sha256")]
+    folders = [import_path(str(entry.get("path", "")), str(into)) for entry in pinned]
+    return next((folder for folder in folders if folder.is_dir() and place.is_relative_to(folder)), None)
 
 
 def _pin(fleet: Context, place: Path, into: Path, read: HookFile) -> dict[str, str]:
@@ -209,7 +209,7 @@ def _accept(fleet: Context, into: Path) -> None:
 
 
 def _edit(
-    place: Path, into: Path, said: Imported, dialect: str | None, pin: dict[str, str]
+    place: Path, into: Path, imported: Imported, dialect: str | None, pin: dict[str, str]
 ) -> tuple[Any, str, str, list[str]]:
     """The import entry, the diff (empty if the file has the entry), the new text of the file, and the warnings about it."""
     import difflib
@@ -223,20 +223,20 @@ def _edit(
     entry: Any = written if named == {"path": written} else named
     text = read_file(into) if into.exists() else ""
     known = parse_hook_file(text, "user", file=str(into)).imports if text.strip() else ()
-    places = {os.path.realpath(said.path), os.path.realpath(place)}
-    if any(os.path.realpath(one.path) in places for one in known):
+    places = {os.path.realpath(imported.path), os.path.realpath(place)}
+    if any(os.path.realpath(import_.path) in places for import_ in known):
         after = _with_pin(text, into, places, pin)
         if after == text:
             return entry, "", text, []
     else:
         after = with_entry(text, str(into), "import", entry)
     checked = parse_hook_file(after, "user", file=str(into))
-    broken = [one for one in checked.problems if written in str(one) and one.file == str(into)]
+    broken = [problem for problem in checked.problems if written in str(problem) and problem.file == str(into)]
     if broken:
         raise broken[0]
     names = (str(into), "with the import")
     lines = difflib.unified_diff(text.splitlines(keepends=True), after.splitlines(keepends=True), *names)
-    return entry, "".join(lines), after, [text for text in checked.warnings if text.startswith(f"{said.path}:")]
+    return entry, "".join(lines), after, [text for text in checked.warnings if text.startswith(f"{imported.path}:")]
 
 
 def _with_pin(text: str, into: Path, places: set[str], pin: dict[str, str]) -> str:
@@ -300,9 +300,16 @@ def _list_found(fleet: Context) -> None:
 
     found = found_here(Path.cwd(), _imports(fleet))
     if fleet.json:
-        fleet.data([{"path": str(one.path), "dialect": one.dialect, "imported": one.imported} for one in found])
+        fleet.data(
+            [
+                {"path": str(hook_file.path), "dialect": hook_file.dialect, "imported": hook_file.imported}
+                for hook_file in found
+            ]
+        )
     elif found:
-        rows: Sequence[Sequence[object]] = [(one.path, one.dialect, one.imported or "-") for one in found]
+        rows: Sequence[Sequence[object]] = [
+            (hook_file.path, hook_file.dialect, hook_file.imported or "-") for hook_file in found
+        ]
         fleet.table(("PATH", "DIALECT", "IMPORTED BY"), rows)
         fleet.say("`fleethook hooks import PATH --dry-run` shows the hooks of one")
     else:

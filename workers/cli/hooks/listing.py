@@ -139,10 +139,10 @@ def _disabled(here: HookSet) -> Iterable[Hook]:
     """The disabled hooks in the files of the layers."""
     import msgspec
 
-    for one in here.files:
-        for hook in one.file.hooks:
+    for layered in here.files:
+        for hook in layered.file.hooks:
             if not hook.enabled:
-                yield msgspec.structs.replace(hook, layer=one.layer, version=one.version)
+                yield msgspec.structs.replace(hook, layer=layered.layer, version=layered.version)
 
 
 def _record_of(fleet: Context) -> RunHistory:
@@ -247,15 +247,15 @@ def _list_untrusted(fleet: Context) -> None:
 
     places = fleet.directories()
     store, user = places.trust_file, config_file(places.config)
-    known = {one.path: one for one in trust.listed(store)}
+    known = {kept.path: kept for kept in trust.listed(store)}
     try:
         seen = fleet.run(work)
     except Unreachable as error:
         fleet.say(f"without the folders in which agents were: {error}")
         seen = ()
-    folders = [str(Path.cwd()), *(one for one in seen if os.path.isabs(one))]
-    files = [path for one in folders if (path := trust.project_file(Path(one), user=user)) is not None]
-    names = dict.fromkeys([os.path.realpath(path) for path in files] + [one for one in known if os.path.isfile(one)])
+    folders = [str(Path.cwd()), *(folder for folder in seen if os.path.isabs(folder))]
+    files = [path for folder in folders if (path := trust.project_file(Path(folder), user=user)) is not None]
+    names = dict.fromkeys([os.path.realpath(path) for path in files] + [path for path in known if os.path.isfile(path)])
     rows = [
         (name, "changed since it was trusted" if name in known else "never trusted")
         for name in names
@@ -278,11 +278,11 @@ def _is_for(hook: Hook, kind: str) -> bool:
     from bus.matching.patterns import Index, parse_pattern
 
     wanted = parse_pattern(kind)
-    if any(one.tool for one in wanted):
+    if any(asked.tool for asked in wanted):
         index = Index([(hook, hook.on)])
-        return any(index.find(Event(type=one.type, tool=one.tool)) for one in wanted)
+        return any(index.find(Event(type=asked.type, tool=asked.tool)) for asked in wanted)
     return any(
-        fnmatchcase(one.type, pattern.type) for one in wanted for text in hook.on for pattern in parse_pattern(text)
+        fnmatchcase(asked.type, pattern.type) for asked in wanted for text in hook.on for pattern in parse_pattern(text)
     )
 
 

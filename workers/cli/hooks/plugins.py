@@ -34,27 +34,27 @@ def list_plugins(fleet: Context, plugin_dirs: Sequence[Path], owner: str | None)
 
     found = listed(in_force(fleet, needed=False, plugin_dirs=plugin_dirs, owner=owner).files)
     if fleet.json:
-        fleet.data([msgspec.to_builtins(one) for one in found])
+        fleet.data([msgspec.to_builtins(plugin) for plugin in found])
         return
     rows = [
         (
-            plain(one.name),
-            "yes" if one.enabled else "no",
-            one.hooks,
-            one.dialect,
-            one.layer,
-            one.version or "-",
-            plain(", ".join(one.commands)) or "-",
-            plain(", ".join(one.skills)) or "-",
-            short_origin(one.origin) or "-",
+            plain(plugin.name),
+            "yes" if plugin.enabled else "no",
+            plugin.hooks,
+            plugin.dialect,
+            plugin.layer,
+            plugin.version or "-",
+            plain(", ".join(plugin.commands)) or "-",
+            plain(", ".join(plugin.skills)) or "-",
+            short_origin(plugin.origin) or "-",
         )
-        for one in found
+        for plugin in found
     ]
     if rows:
         headers = ("PLUGIN", "ENABLED", "HOOKS", "DIALECT", "LAYER", "VERSION", "COMMANDS", "SKILLS", "FROM")
         fleet.table(headers, rows)
     else:
         fleet.say("no plugins are imported here; `fleethook hooks import` lists the plugins in the usual places")
-    for one in found:
-        if one.problem:
-            fleet.say(f"{plain(one.name)}: {one.problem}")
+    for plugin in found:
+        if plugin.problem:
+            fleet.say(f"{plain(plugin.name)}: {plugin.problem}")

@@ -137,7 +137,10 @@ def history(fleet: Context, limit: int) -> None:
     if fleet.json:
         fleet.data([msgspec.to_builtins(change) for change in changes])
     elif changes:
-        rows = [(one.version, when(one.ms), one.by, one.hooks, one.endpoints, one.message) for one in changes]
+        rows = [
+            (change.version, when(change.ms), change.by, change.hooks, change.endpoints, change.message)
+            for change in changes
+        ]
         fleet.table(("VERSION", "WHEN", "BY", "HOOKS", "ENDPOINTS", "MESSAGE"), rows)
     else:
         fleet.say("nothing was ever published; `fleethook hooks apply` publishes a file")
@@ -159,7 +162,7 @@ def rollback(fleet: Context, version: int | None, yes: bool) -> None:
         target = now - 1 if version is None else version
         if target < 1:
             raise NotFound(f"there is no version before {now} to roll back to")
-        sets = [await load_version(connections, fleet.keys(), one) for one in (now, target)]
+        sets = [await load_version(connections, fleet.keys(), version) for version in (now, target)]
         return now, target, sets
 
     now, target, sets = fleet.run(compare)
@@ -297,8 +300,8 @@ def sound_with_tests(fleet: Context, file: Path | None) -> tuple[str, HookFile, 
 def holds(read: HookFile) -> str:
     """The numbers of what a hook file has: `1 hook, 2 endpoints, 1 guard pack`."""
     counts = {"hook": len(read.hooks), "endpoint": len(read.endpoints), "guard pack": len(read.guards)}
-    said = [f"{count} {noun}{'s' * (count != 1)}" for noun, count in counts.items() if count or noun == "hook"]
-    return ", ".join(said)
+    parts = [f"{count} {noun}{'s' * (count != 1)}" for noun, count in counts.items() if count or noun == "hook"]
+    return ", ".join(parts)
 
 
 def redacted(changes: str) -> str:

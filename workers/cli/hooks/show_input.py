@@ -59,10 +59,14 @@ def show_input(fleet: Context, name: str, hook_id: str, stdin_only: bool) -> Non
     if stdin_only:
         if len(chosen) > 1:
             raise click.UsageError(f"the event meets {', '.join(hook.id for hook in chosen)}: name one by --hook")
-        sys.stdout.buffer.write(b"".join(one.stdin for one in hook_inputs(chosen[0], event, seen.asked)[:1]))
+        sys.stdout.buffer.write(
+            b"".join(hook_input.stdin for hook_input in hook_inputs(chosen[0], event, seen.asked)[:1])
+        )
         sys.stdout.buffer.flush()
         return
-    records = [_record(seen, one, hook) for hook in chosen for one in hook_inputs(hook, event, seen.asked)]
+    records = [
+        _record(seen, hook_input, hook) for hook in chosen for hook_input in hook_inputs(hook, event, seen.asked)
+    ]
     notes = _notes(event, seen)
     if fleet.json:
         fleet.data({"event": event.id, "notes": notes, "inputs": records})

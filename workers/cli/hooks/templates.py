@@ -35,10 +35,13 @@ def list_templates(fleet: Context) -> None:
     have = _ids(_file(fleet, None))
     if fleet.json:
         fleet.data(
-            [{"name": one.name, "description": one.description, "installed": one.hook["id"] in have} for one in found]
+            [
+                {"name": ready.name, "description": ready.description, "installed": ready.hook["id"] in have}
+                for ready in found
+            ]
         )
     else:
-        rows = [(one.name, "installed" if one.hook["id"] in have else "-", one.description) for one in found]
+        rows = [(ready.name, "installed" if ready.hook["id"] in have else "-", ready.description) for ready in found]
         fleet.table((Column("TEMPLATE", 8), Column("IN YOUR FILE", 9), Column("WHAT IT DOES", 16)), rows)
 
 
@@ -50,11 +53,11 @@ def show(fleet: Context, name: str) -> None:
     """Show a template as it would be written into a fleethook.yaml."""
     from bus.hooksets.templates import template
 
-    one = template(name)
+    ready = template(name)
     if fleet.json:
-        fleet.data({"name": one.name, "description": one.description, "hook": one.hook, "text": one.text})
+        fleet.data({"name": ready.name, "description": ready.description, "hook": ready.hook, "text": ready.text})
     else:
-        fleet.data(one.text.rstrip("\n"))
+        fleet.data(ready.text.rstrip("\n"))
 
 
 @click.command()
@@ -75,14 +78,14 @@ def install(fleet: Context, name: str, target: Path | None, yes: bool) -> None:
     from bus.config.edit_add import replace_file, with_entry
     from bus.hooksets.templates import template
 
-    one = template(name)
+    ready = template(name)
     into = _file(fleet, target)
     text = read_file(into) if into.exists() else ""
     changes, written = "", False
-    if one.hook["id"] in _ids(into):
-        fleet.say(f"{into} has a hook {one.hook['id']!r} already: nothing to change")
+    if ready.hook["id"] in _ids(into):
+        fleet.say(f"{into} has a hook {ready.hook['id']!r} already: nothing to change")
     else:
-        after = with_entry(text, str(into), "hooks", one.hook, one.block)
+        after = with_entry(text, str(into), "hooks", ready.hook, ready.block)
         lines = difflib.unified_diff(text.splitlines(keepends=True), after.splitlines(keepends=True), str(into), name)
         changes = "".join(lines)
         if not fleet.json:
@@ -112,4 +115,4 @@ def _ids(path: Path) -> frozenset[str]:
     value = load(path).value if path.exists() else None
     hooks = value.get("hooks") if isinstance(value, dict) else None
     entries = hooks if isinstance(hooks, list) else []
-    return frozenset(one["id"] for one in entries if isinstance(one, dict) and isinstance(one.get("id"), str))
+    return frozenset(entry["id"] for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str))

@@ -60,7 +60,7 @@ def trust_file(fleet: Context, path: Path, *, yes: bool) -> None:
     if is_gone(path):
         raise NotFound(f"{path} is gone; its trusted rules stay in force until `fleethook hooks untrust {path.parent}`")
     read, new = read_trusted(path)
-    entry = next((one for one in listed(store) if one.path == new.path), None)
+    entry = next((kept for kept in listed(store) if kept.path == new.path), None)
     if entry is not None and entry.digest == new.digest:
         accept(path, store, places.last_good)  # copies the content, if an older version of Fleethook trusted it
         fleet.say(f"{path} is trusted as it is now")
@@ -96,9 +96,11 @@ def untrust(fleet: Context, folder: Path | None) -> None:
 
     store = fleet.directories().trust_file
     place = (folder or Path.cwd()).absolute()
-    known = {one.path for one in listed(store)}
+    known = {known_path.path for known_path in listed(store)}
     real = os.path.realpath(place)
-    path = next((one for one in known if real in {one, os.path.dirname(one)}), None) or trusted_file(place, store)
+    path = next(
+        (known_path for known_path in known if real in {known_path, os.path.dirname(known_path)}), None
+    ) or trusted_file(place, store)
     if path is None:
         raise NotFound(f"there is no fleethook.yaml in {place} or above it in its repository")
     _take_back(fleet, Path(path))
@@ -130,20 +132,20 @@ def _list_trusted(fleet: Context, store: Path) -> None:
 
     rows = [
         (
-            one,
+            kept,
             "trusted"
-            if is_trusted(Path(one.path), store)
+            if is_trusted(Path(kept.path), store)
             else "gone, its rules stay in force"
-            if is_gone(one.path)
+            if is_gone(kept.path)
             else "changed since, asks again",
         )
-        for one in listed(store)
+        for kept in listed(store)
     ]
     if fleet.json:
         fleet.data(
             [
-                {"path": one.path, "digest": one.digest, "time": one.time, "state": state.split()[0].rstrip(",")}
-                for one, state in rows
+                {"path": kept.path, "digest": kept.digest, "time": kept.time, "state": state.split()[0].rstrip(",")}
+                for kept, state in rows
             ]
         )
     elif rows:
@@ -162,9 +164,9 @@ def _show_content(fleet: Context, path: Path, read: HookFile) -> None:
     from bus.hooksets.trust import covered_files, imported_files
 
     imported = imported_files(path)
-    for one in (path, *map(Path, imported)):
-        fleet.say(f"--- {one}" + ("" if one == path else " is imported"))
-        fleet.say(read_file(one).rstrip("\n"))
+    for shown in (path, *map(Path, imported)):
+        fleet.say(f"--- {shown}" + ("" if shown == path else " is imported"))
+        fleet.say(read_file(shown).rstrip("\n"))
     for name in covered_files(path):
         if os.path.realpath(path.parent / name) not in imported and os.path.isfile(path.parent / name):
             fleet.say(f"--- {path.parent / name} is named by a command, and belongs to what is trusted")

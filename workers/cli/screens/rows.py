@@ -129,8 +129,8 @@ def decision_cell(seen: Seen) -> Cell:
 
 def _what(seen: Seen) -> str:
     """What an event is about. The type is added if there is no tool that says what happened."""
-    said = about(seen.event, 400)
-    return said if seen.event.tool and said else f"{seen.event.type} {said}".rstrip()
+    subject = about(seen.event, 400)
+    return subject if seen.event.tool and subject else f"{seen.event.type} {subject}".rstrip()
 
 
 def _why(seen: Seen) -> str:
@@ -139,28 +139,28 @@ def _why(seen: Seen) -> str:
 
 def show_deliveries(fleet: Context, found: Sequence[Delivery], *, whole: bool) -> None:
     """Deliveries as a list."""
-    ids = _shown_ids([one.id for one in found], whole)
+    ids = _shown_ids([delivery.id for delivery in found], whole)
     rows = [
         [
             Cell(time, "bright_black"),
-            Cell(sign(one.state), COLOURS.get(one.state, "bright_black")),
-            Cell(one.target),
-            Cell(str(one.attempts)),
-            Cell(one.type, "bright_black"),
-            Cell(_note(one), "yellow" if one.state == "due" else "red"),
+            Cell(sign(delivery.state), COLOURS.get(delivery.state, "bright_black")),
+            Cell(delivery.target),
+            Cell(str(delivery.attempts)),
+            Cell(delivery.type, "bright_black"),
+            Cell(_note(delivery), "yellow" if delivery.state == "due" else "red"),
             Cell(name, "bright_black"),
         ]
-        for time, one, name in zip(list_times([one.created for one in found]), found, ids, strict=True)
+        for time, delivery, name in zip(list_times([delivery.created for delivery in found]), found, ids, strict=True)
     ]
     fleet.table(DELIVERY_COLUMNS, rows, whole=whole)
 
 
 def show_dead_letters(fleet: Context, found: Sequence[DeadLetter], *, whole: bool) -> None:
     """Dead letters as a list."""
-    ids = _shown_ids([one.id for one in found], whole)
+    ids = _shown_ids([letter.id for letter in found], whole)
     rows = [
-        dead_letter_cells(one, time, name)
-        for time, one, name in zip(list_times([one.ms for one in found]), found, ids, strict=True)
+        dead_letter_cells(letter, time, name)
+        for time, letter, name in zip(list_times([letter.ms for letter in found]), found, ids, strict=True)
     ]
     fleet.table(DEAD_COLUMNS, rows, whole=whole)
 

@@ -142,7 +142,7 @@ def frame(view: View, width: int, height: int, style: Styler) -> Text:
     lines = [*lines[: height - 1], *([""] * (height - 1 - len(lines)))]
     message = view.away or view.message
     lines.append(style(message, "yellow") if message else style(_TRACE_KEYS if view.trace else _KEYS, "bright_black"))
-    texts = [Text.from_ansi(one) for one in lines]
+    texts = [Text.from_ansi(text) for text in lines]
     for text in texts:
         text.truncate(width, overflow="ellipsis")
     return Text("\n", no_wrap=True, end="").join(texts)
@@ -166,11 +166,11 @@ def _panel(view: View, panel: Panel, width: int, height: int, style: Styler) -> 
     yield style(f"{title} ".ljust(width, "─"), "cyan" if here else "bright_black")
     first = max(0, min(at - height + 1, view.rows(panel) - height)) if at >= height else 0
     columns, rows = _cells(view, panel, first, height)
-    natural = [TAIL_WIDTHS.get(one.name, 400) for one in columns] if panel == "events" else measure(columns, rows)
+    natural = [TAIL_WIDTHS.get(column.name, 400) for column in columns] if panel == "events" else measure(columns, rows)
     if panel != "events":
         natural = [max(size, len(column.name)) for column, size in zip(columns, natural, strict=True)]
     layout = fit(columns, natural, width - 2)
-    yield "  " + line([Cell(one.name, "bright_black") for one in columns], layout, style)
+    yield "  " + line([Cell(column.name, "bright_black") for column in columns], layout, style)
     for number, row in enumerate(rows, first):
         mark = style("▸ ", "cyan") if here and number == at else "  "
         yield mark + line(row, layout, style)
@@ -188,19 +188,19 @@ def _cells(view: View, panel: Panel, first: int, height: int) -> tuple[tuple[Col
         return _SESSION_COLUMNS, [
             [
                 Cell(name[:8], session_colour(name)),
-                Cell(one.agent),
-                Cell(str(one.events)),
-                Cell(str(one.denied), "red" if one.denied else None),
-                _time(one.last),
-                Cell(one.what, "cyan"),
+                Cell(session.agent),
+                Cell(str(session.events)),
+                Cell(str(session.denied), "red" if session.denied else None),
+                _time(session.last),
+                Cell(session.what, "cyan"),
             ]
-            for name, one in sessions
+            for name, session in sessions
         ]
     if panel == "endpoints":
-        return _ENDPOINT_COLUMNS, [_endpoint(one) for one in view.endpoints[first : first + height]]
+        return _ENDPOINT_COLUMNS, [_endpoint(health) for health in view.endpoints[first : first + height]]
     letters = view.dead[first : first + height]
     return DEAD_COLUMNS, [
-        dead_letter_cells(one, local_time(one.ms).strftime("%H:%M:%S"), short_id(one.id)) for one in letters
+        dead_letter_cells(letter, local_time(letter.ms).strftime("%H:%M:%S"), short_id(letter.id)) for letter in letters
     ]
 
 
