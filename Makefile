@@ -7,7 +7,7 @@ PIP_INSTALL = $(BIN)/python -m pip install --disable-pip-version-check $$(test -
 # `make test T=tests/unit` runs a part.
 T      ?= tests
 
-.PHONY: help demo test test-wheel test-agents guards check format chaos bench coverage clean
+.PHONY: help demo test test-wheel test-agents guards check format docs costs screens chaos bench coverage clean
 help:
 	@echo "make demo      a scripted fleet through the real processes and a real server"
 	@echo "make test      all tests but the long sizes"
@@ -19,6 +19,7 @@ help:
 	@echo "make docs      write the references in docs/ anew, from the types in the code"
 	@echo "make chaos     the full sizes: kills, cuts, pauses, counted"
 	@echo "make bench     what it costs against bare libraries, ratios first"
+	@echo "make costs     measure the ranges of docs/costs.md, for about an hour"
 	@echo "make coverage  the tests with branch coverage"
 	@echo "make clean     removes the virtual environment and caches"
 
@@ -82,6 +83,10 @@ format: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m docs.reference
+
+# About an hour on a machine that does nothing else. Fewer runs: `make costs COSTS="--demo 3 --bench 1"`; see docs/measure_costs.py.
+costs: $(VENV)/.dev
+	$(BIN)/python -m docs.measure_costs $(COSTS)
 
 screens: $(VENV)/.dev
 	$(BIN)/python docs/make_screens.py

@@ -92,7 +92,9 @@ def examples(kind: type) -> Iterator[tuple[Field, Any]]:
             yield field, value
 
 
-@pytest.mark.parametrize("name", ["hooks.md", "endpoints.md", "settings.md", "events.md", "wire.md", "commands.md"])
+@pytest.mark.parametrize(
+    "name", ["hooks.md", "endpoints.md", "settings.md", "events.md", "wire.md", "commands.md", "costs.md"]
+)
 def test_a_page_is_what_the_types_say(name: str) -> None:
     assert (DOCS / name).read_text(encoding="utf-8") == pages()[name], f"docs/{name} is old; run: make docs"
 
