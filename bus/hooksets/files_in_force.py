@@ -20,7 +20,7 @@ from bus.config.files import Source, is_gone, reading_as, stamp
 from bus.errors import ConfigError, NotAccepted
 from bus.hooks import Layer
 from bus.hooksets.hookfile import HookFile, load_hook_file
-from bus.hooksets.last_good import Copy, Kept, forget, kept_file, locked, read_kept, write_kept
+from bus.hooksets.last_good import Copy, Kept, forget, kept_file, locked, named_path, read_kept, write_kept
 from bus.hooksets.pinned_imports import folder_name
 
 log = logging.getLogger("fleethook.hooks")
@@ -105,8 +105,10 @@ def _kept_of(found: FileInForce, path: Path, copies: Mapping[str, Copy]) -> Kept
     unread = {name for name, problems in by_file.items() if any(error.unread for error in problems)} - set(copies)
     if os.path.realpath(path) not in found.texts.keys() - unread:
         return None
+    real = os.path.realpath(path)
     return Kept(
-        path=os.path.realpath(path),
+        path=named_path(path),
+        real=real if real != named_path(path) else "",
         files={
             name: Copy(text=text, problems=tuple(sorted(map(_key, by_file.get(name, ())))))
             for name, text in found.texts.items()
@@ -131,7 +133,10 @@ def _judge(path: Path, layer: Layer, kept: Kept | None) -> tuple[FileInForce, Ke
         ]
         if not wrong:
             break
-        wrong = [(name, problems) for name, problems in wrong if not is_gone(name) or _is_pinned(problems)]
+        own = os.path.realpath(path)  # a link that leads nowhere is an error: its file was not removed
+        wrong = [
+            (name, problems) for name, problems in wrong if name == own or not is_gone(name) or _is_pinned(problems)
+        ]
         for name, problems in wrong:
             instead[name] = copies[name].text
             rejected.append(Rejected(name, _digest(texts.get(name), problems), tuple(problems)))

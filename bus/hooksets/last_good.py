@@ -38,7 +38,9 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is in force of one hook file."""
 
     path: str
-    """The hook file's real path."""
+    """The hook file's path (`named_path`)."""
+    real: str = ""
+    """Its real path, if it is a symbolic link; else empty."""
     files: dict[str, Copy] = msgspec.field(default_factory=dict)
     """By real path: the hook file itself, and every file that was read for it."""
     digest: str = ""
@@ -53,9 +55,15 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return {name: copy.text for name, copy in self.files.items()}
 
 
+def named_path(path: Path) -> str:
+    """A file's own path in its real folder: of a symbolic link its own place, wherever it leads."""
+    whole = os.path.abspath(path)
+    return os.path.join(os.path.realpath(os.path.dirname(whole)), os.path.basename(whole))
+
+
 def kept_file(folder: Path, path: Path) -> Path:
     """The file with the last good content of a hook file."""
-    name = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:32]
+    name = hashlib.sha256(os.fsencode(named_path(path))).hexdigest()[:32]
     return folder / f"{name}.json"
 
 
@@ -79,7 +87,16 @@ def read_kept(folder: Path, path: Path) -> Kept | None:
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         log.error("%s: the last good content of %s cannot be read: %s", place, path, error)
         return None
-    return kept if kept.path == os.path.realpath(path) else None
+    return _as_now(kept, os.path.realpath(path)) if kept.path == named_path(path) else None
+
+
+def _as_now(kept: Kept, real: str) -> Kept:
+    """The kept content, with the hook file's text under its present real path: a link may lead elsewhere now."""
+    before = kept.real or kept.path
+    if before == real:
+        return kept
+    files = {real if name == before else name: copy for name, copy in kept.files.items()}
+    return msgspec.structs.replace(kept, files=files, real=real if real != kept.path else "")
 
 
 def write_kept(folder: Path, kept: Kept) -> None:

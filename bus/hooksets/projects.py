@@ -89,7 +89,7 @@ def changed_since_trust(path: Path, digest: str) -> Rejected:
 
 def trusted_content(path: Path, entry: Trusted, folder: Path | None, known: Kept | None = None) -> Kept | None:
     """The trusted content as it was kept; None if it was not kept."""
-    kept = (read_kept(folder, path) if folder is not None else None) or known
+    kept = (read_kept(folder, Path(os.path.realpath(path))) if folder is not None else None) or known
     return kept if kept is not None and kept.digest == entry.digest else None
 
 
@@ -111,7 +111,7 @@ def accept(path: Path, store: Path, folder: Path, digest: str = "") -> Trusted:
 
 def withdraw_trust(path: Path, store: Path, folder: Path) -> bool:
     """Withdraw the trust and forget the trusted content; returns whether there was any."""
-    forget(folder, path)
+    forget(folder, Path(os.path.realpath(path)))
     return untrust(path, store)
 
 

@@ -197,3 +197,27 @@ def test_a_folder_that_cannot_be_used_is_said(file: Path, tmp_path: Path, caplog
     file.write_text(GOOD)
     assert ids(file_in_force(file, "user", tmp_path / "file" / "last-good")) == ["a", "b", "e"]
     assert "are not kept for the time after this process" in caplog.text
+
+
+@pytest.mark.parametrize("target", ["nowhere", "fleethook.yaml", "/dev/zero", "other.yaml"])
+def test_a_file_that_becomes_a_bad_link_changes_nothing(file: Path, folder: Path, tmp_path: Path, target: str) -> None:
+    """What is in force belongs to the file's own path, wherever a link there leads (B1)."""
+    file.write_text(GOOD)
+    before = [hook.id for hook in file_in_force(file, "user", folder).file.hooks]
+    (file.parent / "other.yaml").write_text("hooks: 5")
+    file.unlink()
+    file.symlink_to(target)
+    for _ in range(2):  # also in a later process, which reads what is kept
+        found = file_in_force(file, "user", folder)
+        assert [hook.id for hook in found.file.hooks] == before
+        assert len(found.rejected) == 1
+    (file.parent / "other.yaml").write_text(GOOD)
+    file.unlink()
+    file.symlink_to("other.yaml")
+    assert file_in_force(file, "user", folder).rejected == ()
+    (file.parent / "third.yaml").write_text("hooks: [")
+    file.unlink()
+    file.symlink_to("third.yaml")
+    assert [hook.id for hook in file_in_force(file, "user", folder).file.hooks] == before
+    file.unlink()
+    assert file_in_force(file, "user", folder).file.hooks == ()
