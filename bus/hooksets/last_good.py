@@ -117,7 +117,7 @@ def forget(folder: Path, path: Path) -> None:
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """A lock: no other process changes kept content meanwhile. ConfigError where the folder cannot be used."""
-    make_private(folder, mend=True)
+    make_private(folder, narrow=True)
     try:
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:

@@ -263,7 +263,7 @@ def _read(store: Path) -> _Store:
 
 def _change(store: Path, change: Callable[[dict[str, Trusted]], Trusted | None]) -> Trusted | None:
     """Apply one change under a lock, and replace the file in one step."""
-    make_private(store.parent, mend=True)
+    make_private(store.parent, narrow=True)
     try:
         lock = os.open(store.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:

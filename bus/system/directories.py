@@ -80,7 +80,7 @@ class Directories:
     def create(self) -> Directories:
         """Make the four directories, for this user alone; raises ConfigError if one belongs to another user."""
         for path in (self.config, self.data, self.state):
-            make_private(path, mend=True)
+            make_private(path, narrow=True)
         _make_runtime(self.runtime)
         return self
 
@@ -112,23 +112,23 @@ def config_file(folder: Path) -> Path | None:
     return next((folder / name for name in CONFIG_NAMES if os.path.isfile(folder / name)), None)
 
 
-def make_private(path: Path, *, mend: bool = False) -> None:
+def make_private(path: Path, *, narrow: bool = False) -> None:
     """Make a directory for this user alone (0700). Raises ConfigError if the path is something else.
 
-    With `mend`, a directory of this user with a wider mode gets the narrow one, and a link to a directory is allowed.
+    With `narrow`, a directory of this user with a wider mode gets this mode, and a link to a directory is allowed.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             path.mkdir(mode=0o700)
-        found = path.stat() if mend else path.lstat()
+        found = path.stat() if narrow else path.lstat()
         if not stat.S_ISDIR(found.st_mode):
             kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "no directory"
             raise ConfigError(f"{path} is {kind}", hint="remove it")
         if found.st_uid != os.geteuid():
             raise ConfigError(f"{path} belongs to another user ({found.st_uid})", hint=f"set {HOME_VARIABLE}")
         if found.st_mode & _SHARED:
-            if not mend:
+            if not narrow:
                 raise ConfigError(f"{path} is open to other users", hint=f"chmod 700 {path}")
             path.chmod(stat.S_IMODE(found.st_mode) & ~_SHARED)
     except OSError as error:

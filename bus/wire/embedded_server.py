@@ -114,8 +114,8 @@ def launch(places: Directories, *, sync: Sync = "everysec") -> Running:
     Call it on the main thread: the kernel ends the server when the thread that started it ends. Raises ServerError if
     another process is the owner, if no server is installed, or if another brand or a newer version wrote the data.
     """
-    make_private(places.server_dir, mend=True)
-    make_private(places.log_dir, mend=True)
+    make_private(places.server_dir, narrow=True)
+    make_private(places.log_dir, narrow=True)
     locks: list[Held] = []
     try:
         # The first lock protects the data. The second protects the socket: two data directories may share its directory.

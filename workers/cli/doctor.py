@@ -65,9 +65,10 @@ def _check_report(check: Check) -> dict[str, Any]:
 
 def _repair(fleet: Context, checks: Sequence[Check]) -> list[str]:
     """Repair what `--fix` can repair, and print what was done."""
-    from workers.admin.doctor.mending import mend
+    from workers.admin.doctor.repairs import repair_findings
 
-    fixed = mend(checks, fleet.settings(), fleet.directories(), Path.cwd()) if any(one.mend for one in checks) else []
+    repairable = any(check.repair for check in checks)
+    fixed = repair_findings(checks, fleet.settings(), fleet.directories(), Path.cwd()) if repairable else []
     for text in fixed:
         fleet.say(f"{fleet.style('fixed:', 'green', err=True)} {text}")
     if not fixed:

@@ -94,7 +94,7 @@ def plain(text: str, most: int = 200) -> str:
     return printable(short(text, most))
 
 
-def about(event: Event, most: int = SHOWN) -> str:
+def event_subject(event: Event, most: int = SHOWN) -> str:
     """What an event is about, on one line: the field that describes it best, else all of its input or data."""
     for fields in (event.input, event.data):
         for name in _TELLING:
@@ -255,8 +255,8 @@ def event_lines(fleet: Context, seen: Seen) -> Iterator[str]:
     yield f"  {when(seen.ms)}  {plain(event.source)}{native}  {where}"
     if event.cwd:
         yield f"  in {fleet.style(plain(event.cwd), 'cyan')}"
-    if about(event):
-        yield f"  {fleet.style(about(event, 400), 'cyan')}"
+    if event_subject(event):
+        yield f"  {fleet.style(event_subject(event, 400), 'cyan')}"
     if seen.problem:
         yield f"  {fleet.style(plain(f'its body cannot be read: {seen.problem}'), 'red')}"
     if seen.fallback:
@@ -309,7 +309,7 @@ def local_time(ms: int) -> datetime:
     return datetime.fromtimestamp(ms / 1000, UTC).astimezone()
 
 
-def standing_text(health: EndpointHealth) -> str:
+def health_text(health: EndpointHealth) -> str:
     """The health of an endpoint on one line; `active` if nothing is wrong with it."""
     from workers.delivery.endpoint_controls import DISABLED
 

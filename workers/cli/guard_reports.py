@@ -92,7 +92,7 @@ def _keep(fleet: Context, change: GuardChange) -> bool:
         spool = program_spool(fleet.directories(), fleet.url(), fleet.keys().prefix)
     except Unreachable:  # this machine never had a server of its own
         return False
-    make_private(spool.parent, mend=True)
+    make_private(spool.parent, narrow=True)
     return append(spool, "events", fields)
 
 

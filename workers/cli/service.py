@@ -83,7 +83,7 @@ def install(
     if not fleet.confirm("Write this?" if no_start else "Write this and start it?", yes):
         fleet.say("Nothing was changed.")
         return
-    make_private(directories().log_dir, mend=True)
+    make_private(directories().log_dir, narrow=True)
     services.write(plan)
     failures: list[str] = []
     if not no_start:

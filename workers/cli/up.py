@@ -88,7 +88,7 @@ def up(
         )
     if settings.redis_url:
         fleet.run(_reach)
-    make_private(places.log_dir, mend=True)
+    make_private(places.log_dir, narrow=True)
     config, created = _config_file(places)
     if detach:
         state = _detach(fleet, places)

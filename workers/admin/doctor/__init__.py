@@ -13,19 +13,19 @@ import msgspec
 from bus.installs import find
 
 State = Literal["ok", "warn", "fail", "unknown"]
-Mend = Literal["", "modes", "install", "spool"]
+Repair = Literal["", "modes", "install", "spool"]
 
 INSTALL: Final = "fleethook install"
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """One check: `fix` is what a person can do, `mend` is what `doctor --fix` does."""
+    """One check: `fix` is what a person can do, `repair` is what `doctor --fix` does."""
 
     id: str
     status: State
     what: str
     fix: str = ""
-    mend: Mend = ""
+    repair: Repair = ""
     agent: str = ""
     """The agent that it is about; empty if it is about none."""
     brief: str = ""

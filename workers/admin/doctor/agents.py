@@ -31,7 +31,7 @@ from workers.admin.agent_setup import (
     where_is,
     within_grants,
 )
-from workers.admin.doctor import INSTALL, Check, Mend, State
+from workers.admin.doctor import INSTALL, Check, Repair, State
 from workers.runtime.wording import counted
 
 VERSION_SECONDS: Final = 10.0
@@ -159,7 +159,7 @@ def _current(one: Installed, settings: Settings, places: Directories, cwd: Path)
         return
     if change.changes:
         text = f"{one.agent}: the hooks in {one.path} are not those that this fleethook writes"
-        yield _check(one.agent, "commands", "warn", text, fix=fix, mend=True)
+        yield _check(one.agent, "commands", "warn", text, fix=fix, repair=True)
     else:
         yield _check(one.agent, "commands", "ok", f"{one.agent}: the hooks are those of this fleethook")
 
@@ -186,7 +186,7 @@ def _timeouts(one: Installed, settings: Settings, places: Directories) -> Iterat
         return
     status: State = "fail" if short else "warn" if older else "ok"
     fix = f"{INSTALL} {one.agent} --scope {one.scope}" if short or older else ""
-    yield _check(one.agent, "timeouts", status, text, fix=fix, mend=bool(fix))
+    yield _check(one.agent, "timeouts", status, text, fix=fix, repair=bool(fix))
 
 
 def _removed(program: Program, places: Directories, cwd: Path) -> Iterator[Check]:
@@ -240,13 +240,13 @@ def _answers(agent: str, settings: Settings, places: Directories, *, closed: boo
         return _check(agent, "answers", "ok", f"{agent}: {path} is up to date")
     if state == "new":
         text = f"{agent}: {path} is missing, so its hooks do nothing"
-        return _check(agent, "answers", "fail", text, fix=fix, mend=True)
+        return _check(agent, "answers", "fail", text, fix=fix, repair=True)
     text = f"{agent}: {path} is stale: server, namespace or deadlines differ"
-    return _check(agent, "answers", "warn", text, fix=fix, mend=True)
+    return _check(agent, "answers", "warn", text, fix=fix, repair=True)
 
 
 def _check(
-    agent: str, what: str, status: State, text: str, *, fix: str = "", mend: bool = False, brief: str = ""
+    agent: str, what: str, status: State, text: str, *, fix: str = "", repair: bool = False, brief: str = ""
 ) -> Check:
-    repair: Mend = "install" if mend else ""
-    return Check(id=f"{agent}-{what}", status=status, what=text, fix=fix, mend=repair, agent=agent, brief=brief)
+    kind: Repair = "install" if repair else ""
+    return Check(id=f"{agent}-{what}", status=status, what=text, fix=fix, repair=kind, agent=agent, brief=brief)

@@ -52,7 +52,7 @@ def file_checks(settings: Settings, places: Directories, cwd: Path) -> Iterator[
     wide = [str(path) for path in secret if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077]
     if wide:
         text = f"open to other users: {', '.join(wide)}"
-        yield Check(id="modes", status="fail", what=text, fix=f"chmod go= {' '.join(wide)}", mend="modes")
+        yield Check(id="modes", status="fail", what=text, fix=f"chmod go= {' '.join(wide)}", repair="modes")
     else:
         yield Check(
             id="modes", status="ok", what="what holds credentials is for this user alone", brief="private files"
@@ -90,7 +90,7 @@ def file_checks(settings: Settings, places: Directories, cwd: Path) -> Iterator[
                 status="warn",
                 what=text,
                 fix="`fleethook up`, or --fix sends them",
-                mend="spool",
+                repair="spool",
                 agent=spool.agent,
             )
     if settings.url:

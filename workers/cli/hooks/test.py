@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from workers.cli.common import CheckFailed, Context, common_options, error_report, pass_fleet
-from workers.cli.formatting import DURATION, about, plain, verdict_lines
+from workers.cli.formatting import DURATION, event_subject, plain, verdict_lines
 from workers.cli.hooks.listing import record, short_origin
 from workers.cli.hooks.sets import PLUGIN_DIR, PLUGIN_OWNER, in_force, sound, sound_with_tests
 
@@ -154,7 +154,7 @@ def test(
     else:
         lines = [
             f"event    {plain(event.type)}  {plain(event.tool)}".rstrip(),
-            f"  {fleet.style(about(event, 200), 'cyan')}",
+            f"  {fleet.style(event_subject(event, 200), 'cyan')}",
         ]
         lines += [
             f"  meets {fleet.style(hook.dialect, 'cyan')} {plain(hook.id)} from {plain(short_origin(hook.origin))}"

@@ -51,7 +51,7 @@ def show_report(fleet: Context, checks: Sequence[Check], *, verbose: bool = Fals
     findings = list(_finding_lines(fleet, groups, labels, verbose=verbose))
     if findings:
         fleet.data("\n".join(findings))
-    repairable = sum(bool(check.mend) for check in checks if check.status in {"warn", "fail"})
+    repairable = sum(bool(check.repair) for check in checks if check.status in {"warn", "fail"})
     if repairable:
         fleet.data(f"\n{fleet.style('fleethook doctor --fix', 'cyan')} repairs {repairable} of these.")
     fleet.data("\n" + _summary(fleet, checks))

@@ -9,7 +9,7 @@ import click
 
 from bus.ids import short_form
 from workers.cli.common import Context
-from workers.cli.formatting import COLOURS, about, local_time, outcome, short, when
+from workers.cli.formatting import COLOURS, event_subject, local_time, outcome, short, when
 from workers.cli.screens.columns import (
     ENDLESS,
     ID_CHARACTERS,
@@ -129,7 +129,7 @@ def decision_cell(seen: Seen) -> Cell:
 
 def _what(seen: Seen) -> str:
     """What an event is about. The type is added if there is no tool that says what happened."""
-    subject = about(seen.event, 400)
+    subject = event_subject(seen.event, 400)
     return subject if seen.event.tool and subject else f"{seen.event.type} {subject}".rstrip()
 
 

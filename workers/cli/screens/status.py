@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from workers.cli.common import Context
-from workers.cli.formatting import about, local_time, outcome, plain, standing_text, when
+from workers.cli.formatting import event_subject, health_text, local_time, outcome, plain, when
 from workers.cli.output import Colour
 from workers.cli.screens.columns import cut, hanging, sign, terminal_width
 from workers.runtime.wording import counted
@@ -106,7 +106,7 @@ def _activity(activity: Activity) -> Iterator[Fact]:
         yield "verdicts", text, None
     yield "fallbacks", f"{activity.fallbacks:,} {covers}", "yellow" if activity.fallbacks else None
     for number, seen in enumerate(activity.denials):
-        what = f"{sign('deny')}  {local_time(seen.ms):%H:%M:%S}  {seen.event.source}  {about(seen.event)}"
+        what = f"{sign('deny')}  {local_time(seen.ms):%H:%M:%S}  {seen.event.source}  {event_subject(seen.event)}"
         room = max(20, terminal_width() - _INDENT)
         why = outcome(seen).removeprefix("deny · ")
         yield "" if number else "denied", cut(plain(f"{what}  {why}", 400), room), "red"
@@ -138,7 +138,7 @@ def _wrong(fleet: Context, report: StatusReport) -> Iterator[Fact]:
     for health in report.endpoints:
         if not health.healthy:
             colour: Colour = "red" if health.standing == "disabled" else "yellow"
-            yield "endpoint", f"{plain(health.endpoint)}  {standing_text(health)}", colour
+            yield "endpoint", f"{plain(health.endpoint)}  {health_text(health)}", colour
     for spool in found.spools if found is not None else read_spools(fleet.directories()):
         waiting = counted(spool.records, "event waits", "events wait")
         text = f"{spool.agent}: {waiting} on this disk ({counted(spool.bytes, 'byte')}), {spool.dropped} lost"

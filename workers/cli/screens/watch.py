@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
-from workers.cli.formatting import local_time, short, standing_text
+from workers.cli.formatting import health_text, local_time, short
 from workers.cli.output import Colour, Styler
 from workers.cli.screens.columns import Cell, Column, fit, line, measure, session_colour
 from workers.cli.screens.rows import (
@@ -208,7 +208,7 @@ def _endpoint(health: EndpointHealth) -> list[Cell]:
     colour: Colour = "green" if health.healthy else "red" if health.standing == "disabled" else "yellow"
     word = "failing" if health.standing == "active" and not health.healthy else health.standing
     mark = {"active": "✓", "disabled": "✗", "paused": "…"}.get(word, "!")
-    why = "" if health.healthy and not health.parked else short(standing_text(health), 400)
+    why = "" if health.healthy and not health.parked else short(health_text(health), 400)
     return [Cell(health.endpoint), Cell(f"{mark} {word}", colour), Cell(why, colour)]
 
 

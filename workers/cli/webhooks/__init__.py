@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from workers.cli.common import Context, Lazy, LazyGroup, common_options, pass_fleet
-from workers.cli.formatting import plain, standing_text
+from workers.cli.formatting import health_text, plain
 from workers.cli.hooks.sets import in_force
 from workers.cli.output import Colour
 from workers.cli.screens.columns import Cell, Column, sign
@@ -123,7 +123,7 @@ def show_webhook(fleet: Context, name: str) -> None:
     if fleet.json:
         fleet.data(record)
         return
-    record["standing"] = standing_text(health[target])
+    record["standing"] = health_text(health[target])
     fleet.data(f"{one.id}  {plain(record['url'])}")
     for key, value in record.items():
         if key not in {"id", "url", *_health(health[target])} and value not in ("", [], {}, False, None):

@@ -77,9 +77,9 @@ def test_a_directory_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: py
     theirs = tmp_path / "theirs"
     theirs.mkdir(mode=0o700)
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    for mend in (False, True):
+    for narrow in (False, True):
         with pytest.raises(ConfigError, match="belongs to another user"):
-            make_private(theirs, mend=mend)
+            make_private(theirs, narrow=narrow)
 
 
 def test_our_own_directory_is_closed_where_it_was_open(tmp_path: Path) -> None:

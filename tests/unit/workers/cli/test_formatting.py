@@ -12,7 +12,7 @@ from bus.events import Event
 from bus.http.timings import Phases
 from bus.verdicts import Part, Verdict
 from workers.cli.common import Context
-from workers.cli.formatting import about, delivery_lines, outcome, trace_lines, verdict_lines
+from workers.cli.formatting import delivery_lines, event_subject, outcome, trace_lines, verdict_lines
 from workers.delivery.dead_letters import DeadLetter
 from workers.delivery.deliveries import Attempt, Delivery
 from workers.records.events import Seen
@@ -120,7 +120,7 @@ def test_what_was_decided_on_one_line(one: Seen, said: str) -> None:
     ],
 )
 def test_what_an_event_is_about(event: Event, said: str) -> None:
-    assert about(event) == said
+    assert event_subject(event) == said
 
 
 def delivery(**more: Any) -> Delivery:

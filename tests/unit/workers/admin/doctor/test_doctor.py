@@ -32,7 +32,7 @@ from workers.admin.doctor import Check
 from workers.admin.doctor.agents import agent_checks, agents_here
 from workers.admin.doctor.canary import CanaryResult, judge
 from workers.admin.doctor.machine import file_checks, package_checks
-from workers.admin.doctor.mending import mend
+from workers.admin.doctor.repairs import repair_findings
 from workers.cli import install
 
 ONE = Installed(agent="claude", scope="user", path="/s.json", commands={"PreToolUse": "x # fleethook"})
@@ -148,7 +148,7 @@ def test_an_install_is_found_and_known_to_be_stale(tmp_path: Path, monkeypatch: 
     other = Settings(namespace="other")
     found = list(agent_checks("claude", other, places, project))
     assert {check.id for check in found if check.status == "warn"} == {"claude-answers"}
-    assert mend(found, other, places, project) == [f"installed claude again in {one.path}"]
+    assert repair_findings(found, other, places, project) == [f"installed claude again in {one.path}"]
     assert read_answer_file(places.answer_file("claude")).prefix == "fh:other:{0}:"
 
     path = Path(one.path)
@@ -187,7 +187,7 @@ def test_what_lies_open_is_found_and_closed(tmp_path: Path) -> None:
     assert found["modes"].status == "fail"
     wrong = [one for one in checks if "fleethook.yaml:3:5" in one.what]
     assert [(one.id, one.status) for one in wrong] == [("in-force", "fail")], "once, with what is in force meanwhile"
-    mend(found.values(), settings, places, tmp_path)
+    repair_findings(found.values(), settings, places, tmp_path)
     assert stat.S_IMODE(places.credentials.stat().st_mode) == 0o600
     assert {check.id: check.status for check in package_checks()} == {"python": "ok", "package": "ok"}
 
@@ -248,7 +248,7 @@ def test_a_timeout_in_the_wrong_unit_is_found_and_mended(
     found = _found(agent, project)
     assert (found["timeouts"].status, found["commands"].status) == ("fail", "warn")
     assert f"{wrong} (it counts {unit})" in found["timeouts"].what
-    assert mend(found.values(), Settings(), places, project) == [f"installed {agent} again in {path}"]
+    assert repair_findings(found.values(), Settings(), places, project) == [f"installed {agent} again in {path}"]
     assert path.read_text("utf-8") == text
     assert {check.status for check in _found(agent, project).values()} <= {"ok", "unknown", "warn"}
 
@@ -298,9 +298,9 @@ def test_what_only_a_person_can_do_is_not_mended(person: Path) -> None:
     project = person / "project"
     _install("codex", project)
     found = _found("codex", project)
-    assert (found["trust"].status, found["trust"].mend) == ("fail", "")
+    assert (found["trust"].status, found["trust"].repair) == ("fail", "")
     assert "/hooks" in found["trust"].fix
-    assert mend(found.values(), Settings(), directories(), project) == []
+    assert repair_findings(found.values(), Settings(), directories(), project) == []
 
 
 def test_the_doctor_looks_at_agents_that_are_here_or_were_installed(person: Path) -> None:
@@ -351,9 +351,9 @@ def test_an_entry_that_somebody_removed_by_hand_is_missed(person: Path) -> None:
     found = _found("claude", project)
     assert (found["events"].status, found["commands"].status) == ("warn", "ok")
     assert found["events"].what.endswith(f"{path} since the install: PreToolUse")
-    assert mend(found.values(), Settings(), places, project) == [], "whoever removed it may have meant it"
+    assert repair_findings(found.values(), Settings(), places, project) == [], "whoever removed it may have meant it"
     path.write_text(path.read_text("utf-8").replace(" -I -S ", " -I "), "utf-8")
-    assert mend(_found("claude", project).values(), Settings(), places, project) == [
+    assert repair_findings(_found("claude", project).values(), Settings(), places, project) == [
         f"installed claude again in {path}"
     ]
     found = _found("claude", project)

@@ -22,7 +22,7 @@ CHECKS = (
     Check(
         id="gemini-trust", status="warn", what=LONG, fix="start gemini, or `fleethook doctor --live`", agent="gemini"
     ),
-    Check(id="gemini-answers", status="warn", what="gemini: stale", fix="x", agent="gemini", mend="install"),
+    Check(id="gemini-answers", status="warn", what="gemini: stale", fix="x", agent="gemini", repair="install"),
 )
 
 Report = Callable[..., list[str]]

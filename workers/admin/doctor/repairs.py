@@ -20,18 +20,18 @@ def _chosen_events(places: Directories) -> dict[Path, tuple[str, ...]]:
     return {path: tuple(record.events) for path, record in records(places.state).items() if record.events}
 
 
-def mend(checks: Iterable[Check], settings: Settings, places: Directories, cwd: Path) -> list[str]:
+def repair_findings(checks: Iterable[Check], settings: Settings, places: Directories, cwd: Path) -> list[str]:
     """Repair the findings that can be repaired; returns what was done."""
-    found = [check for check in checks if check.status in {"warn", "fail"} and check.mend]
+    found = [check for check in checks if check.status in {"warn", "fail"} and check.repair]
     done = []
-    if any(check.mend == "modes" for check in found):
+    if any(check.repair == "modes" for check in found):
         for folder in (places.data, places.state):
-            make_private(folder, mend=True)
+            make_private(folder, narrow=True)
         for path in (places.credentials, *(places.answer_file(agent) for agent in NAMES)):
             if path.exists():
                 path.chmod(0o600)
         done.append("took back the rights of other users")
-    agents = dict.fromkeys(check.agent for check in found if check.mend == "install")
+    agents = dict.fromkeys(check.agent for check in found if check.repair == "install")
     chosen = _chosen_events(places) if agents else {}
     for agent in agents:
         here = installed(agent, project=cwd)
@@ -44,7 +44,7 @@ def mend(checks: Iterable[Check], settings: Settings, places: Directories, cwd: 
             connect(change, answers_for(agent, settings, places, closed=closed)[0], places)
             done.append(f"installed {agent} again in {one.path}")
     record_events(places.state, chosen)  # an entry that a person removed is not written again; its finding stays
-    for agent in dict.fromkeys(check.agent for check in found if check.mend == "spool"):
+    for agent in dict.fromkeys(check.agent for check in found if check.repair == "spool"):
         left = empty_spool(places.answer_file(agent), places.spool(agent))
         done.append(
             f"sent what waited for {agent}"
