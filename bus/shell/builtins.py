@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, meas
 _READ: Final = names("-p -d -n -N -t -u -a -i")
 _MOST: Final = 64
 _BUILTINS: Final = frozenset({"set", "shift", "read", "mapfile", "readarray", "printf"})
-STATEFUL: Final = _BUILTINS | {"cd", "pushd", "popd", "pwd", "alias"}
+STATEFUL: Final = _BUILTINS | {"cd", "pushd", "popd", "pwd", "alias", "hash"}
 """The commands whose effect on the rest of the script is known."""
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from bus.shell.batches import find_roots, found_below
 from bus.shell.expansions import ansi_c
-from bus.shell.words import MAX_LENGTH, PROJECT, UNKNOWN, Output, is_hidden, shown
+from bus.shell.words import MAX_LENGTH, PROJECT, UNKNOWN, UNSET, Output, is_hidden, shown
 
 _FILTERS: Final = frozenset({"head", "tail", "sort", "uniq", "grep", "egrep", "tee", "cat"})
 _CONVERSION: Final = re.compile(r"(%%|%[-+ #0-9.*]*[a-zA-Z])")
 _NO_BACKGROUND: Final = re.compile(rb"&&|[<>]&|&>")
+_PATTERN: Final = re.compile(r"[?*\[]")
+_NAMED_BY_PATTERN: Final = ("rm", "sh", "bash", "dd", "find", "shred", "chmod", "chown", "mkfs")
 _WRITING: Final = frozenset({">", ">>", ">|", "&>", "&>>", ">&"})
 
 
@@ -152,10 +155,16 @@ def code_mark(program: str) -> str:
 
 
 def program_name(text: str) -> str:
+    """The lower-cased name of the program that a first word names; UNKNOWN where only the shell knows."""
     if is_hidden(text):
-        name = text.rpartition("/")[2]
+        name = text.rpartition("/")[2].replace(UNSET, "")  # `r${x}m`: what is not set is empty
         return UNKNOWN if is_hidden(name) or not name else name.lower()
-    return text.rstrip("/").rpartition("/")[2].lower().removesuffix(".exe")
+    name = text.rstrip("/").rpartition("/")[2].lower().removesuffix(".exe")
+    if not name.isascii() or name.replace("-", "").replace("_", "").isalnum():
+        return name
+    if "/" in text and _PATTERN.search(name):  # `/bin/r?`
+        return next((one for one in _NAMED_BY_PATTERN if fnmatchcase(one, name)), name)
+    return name[1:] if name[:1] == "=" else name  # zsh: `=rm` is the path of rm
 
 
 PRINTING: Final = _FILTERS | {
@@ -231,7 +240,11 @@ def printed(program: str, words: tuple[str, ...], stdin: Output) -> str | None:
         return " ".join(found_below(root) for root in find_roots(words))
     if program == "cat" and not words:
         return stdin.text
-    if program in _FILTERS and stdin.text is not None and (program == "tee" or is_hidden(stdin.text)):
+    if (
+        program in _FILTERS
+        and stdin.text is not None
+        and (program == "tee" or is_hidden(stdin.text) or "*" in stdin.text)
+    ):
         return stdin.text
     return None
 

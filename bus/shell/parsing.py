@@ -25,6 +25,8 @@ _DESCRIPTOR: Final = re.compile(rb"(?<![^\s;&|(])\{[A-Za-z_]\w*\}(?=[<>])")
 """`{fd}>file`, which the grammar does not know: bash opens the file and sets fd to its number."""
 _ESCAPED_NAME: Final = re.compile(rb"(?<!\\)\n[ \t]*\\(?=[\w./])")
 """`\\rm` at the beginning of a line, which the grammar (0.25.1) takes for a word of the line before."""
+_FIELDS: Final = re.compile(rb"(?<=[\w/])\$(?:IFS(?!\w)|\{IFS\})(?:\$\d)?(?=[\w/~.-])")
+"""`rm$IFS-rf`, of which the grammar (0.25.1) makes one word."""
 _COPROCESS: Final = re.compile(
     rb"(?<![^\s;&|({])coproc\s+(?:[A-Za-z_]\w*\s+)?(?=[({]|(?:while|until|for|if|case|select)\s)"
 )
@@ -104,6 +106,8 @@ def _plain(source: bytes) -> bytes:
         source = _DESCRIPTOR.sub(lambda match: b" " * len(match[0]), source)
     if b"\n" in source and b"\\" in source:
         source = _ESCAPED_NAME.sub(lambda match: match[0][:-1] + b" ", source)
+    if b"IFS" in source:
+        source = _FIELDS.sub(lambda match: b" " * len(match[0]), source)
     if b"coproc" in source:
         source = _COPROCESS.sub(lambda match: b" " * len(match[0]), source)
     if b"[" in source:
@@ -111,6 +115,19 @@ def _plain(source: bytes) -> bytes:
         if b"[[" in source:
             source = _CONDITION.sub(lambda match: _SIGN.sub(b"_", match[0]), source)
     return source
+
+
+_JOINED_WORD: Final = re.compile(r"(?<=[^\s\\])\\\n(?=[^\s#])")
+_SHORT_LOOP: Final = re.compile(r"\bfor(?:each)?\s+(\w+)\s+\(([^()]*)\)\s*(?:\{([^{}]*)\}|([^\n;{}]+))")
+
+
+def as_bash(text: str) -> str:
+    """A script with words that go on in the next line made whole, and the short loops of zsh as those of bash."""
+    if "\\\n" in text:
+        text = _JOINED_WORD.sub("", text)
+    if " (" in text and "for" in text:
+        text = _SHORT_LOOP.sub(r"for \1 in \2; do \3\4; done", text)
+    return text
 
 
 def _plainer(source: bytes) -> bytes:

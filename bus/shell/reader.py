@@ -10,7 +10,7 @@ from bus.shell.commands import Command, calls_itself, is_silent, program_name, r
 from bus.shell.editors import variable_script
 from bus.shell.found import NOTHING, Call, together
 from bus.shell.inner import Arg, Inner
-from bus.shell.parsing import syntax_tree, unread_names
+from bus.shell.parsing import as_bash, syntax_tree, unread_names
 from bus.shell.plain import plain_statements
 from bus.shell.quoting import first_sign, may_substitute, unseen_substitutions, without_backticks
 from bus.shell.redirections import read_redirections
@@ -40,7 +40,7 @@ class Reader(Shell):
 
     def run_tree(self, text: str, stdin: Output) -> str | None:
         """Read a script by its syntax tree; what it prints, where that can be told."""
-        self.scope.source = text.encode("utf-8", "replace")
+        self.scope.source = as_bash(text).encode("utf-8", "replace")
         tree = syntax_tree(self.scope.source, self.found.budget.limits.parse_seconds)
         if tree is None:
             self._rough(text)

@@ -52,9 +52,11 @@ def read_shell(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
             from_stdin = from_stdin or (text[0] == "-" and "s" in text)
         elif text == "--command":
             from_option = True
-        elif text.startswith("--command="):
-            yield Inner(script=text.removeprefix("--command="), sources=args[place].sources)
+        elif text.startswith(("--command=", "--init-command=")):
+            yield Inner(script=text.partition("=")[2], sources=args[place].sources)
             return
+        if text in ("-C", "--init-command") and place + 1 < len(args):  # fish; the -C of others takes no value
+            yield from side_script(args[place + 1].text, args[place + 1].sources)
         place += 2 if text in _SHELL_VALUES or (not text.startswith("--") and text[-1:] in "oO") else 1
     operands = args[place:]
     if from_option:

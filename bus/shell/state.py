@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -23,6 +24,9 @@ MAX_SCRIPTS: Final = 8
 """How deep scripts in scripts are read: `bash -c "bash -c '…'"`."""
 
 
+_NAMES_ANEW: Final = frozenset({"cp", "ln", "install", "mv", "hash"})
+"""Programs that give another one a second name: `ln -s /bin/rm x`."""
+_BINARY: Final = re.compile(r"/(?:usr/)?(?:local/)?s?bin/\w[\w.-]*|rm|dd|shred|find")
 _INIT_SCRIPT: Final = ".d/"
 """In the path of a service's script: `/etc/init.d/nginx`."""
 
@@ -247,6 +251,8 @@ class Shell(ABC):
         program = known.name
         args = argv[1:]
         words = tuple([arg.text for arg in args])
+        if program == UNKNOWN and first == UNKNOWN and argv[0].sources:  # `$(curl …)`: what it prints is run
+            inner = [Inner(sources=argv[0].sources)]
         if inner is None:
             runs = known.runs_others or (known.may_run and not RUN_BY_UNKNOWN.keys().isdisjoint(words))
             inner = _inner_of(program, argv, call.stdin) if runs else []
@@ -303,6 +309,8 @@ class Shell(ABC):
             return self.directory
         if program in ("cd", "pushd", "popd"):
             self._change_directory(program, words)
+        elif program in _NAMES_ANEW and len(words) > 1 and _BINARY.fullmatch(words[-2]):
+            self.found.aliases |= dict.fromkeys((words[-1], f"./{words[-1]}"), words[-2])
         elif program == "alias":
             self.found.aliases |= {word.partition("=")[0]: word.partition("=")[2] for word in words if "=" in word}
         else:
