@@ -9,7 +9,6 @@ import signal
 import sys
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -40,12 +39,18 @@ _LIVE = re.compile(r"/tests/(live|flow|chaos|contract)/")
 
 
 @pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No FLEETHOOK_* of the developer's own reaches a test; everything that it writes lies in its own folder."""
+def clean_environment(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """No FLEETHOOK_* of the developer's own reaches a test; everything that it writes is in its own folder."""
     for name in list(os.environ):
         if name.startswith("FLEETHOOK_"):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("FLEETHOOK_HOME", str(tmp_path / "home"))
+    if "tmp_path" in request.fixturenames:
+        home = request.getfixturevalue("tmp_path") / "home"
+    else:  # most tests write nothing, and a folder for each of thousands takes longer than they do
+        home = tmp_path_factory.getbasetemp() / f"home-{uuid.uuid4().hex[:12]}"
+    monkeypatch.setenv("FLEETHOOK_HOME", str(home))
     monkeypatch.setenv("FLEETHOOK_HOST", "test-host")
     # Agents run these tests too; the way in works for temporary folders alone (workers/admin/person.py).
     monkeypatch.setenv("FLEETHOOK_TEST_CONFIRMS", "1")

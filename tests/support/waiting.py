@@ -6,29 +6,37 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 PATIENCE = 20.0
 """Seconds after which something that was to happen has not happened; generous, the machine is shared."""
+
+
+def pause(looked: float) -> float:
+    """Seconds until the next look, after one that took `looked`: three times that, so that looking takes no core."""
+    return max(0.01, min(3 * looked, 0.25))
 
 
 def wait_until(holds: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:
     """Return as soon as `holds()` is true; fail with `what` when it never is."""
     tick = threading.Event()
     deadline = time.monotonic() + seconds
+    start = time.monotonic()
     while not holds():
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds:g} s: {what}")
-        tick.wait(0.01)
+        tick.wait(pause(time.monotonic() - start))
+        start = time.monotonic()
 
 
 async def until(holds: Callable[[], Awaitable[object]], what: str, seconds: float = PATIENCE) -> None:
     """As wait_until, for a coroutine function."""
     tick = asyncio.Event()
     deadline = time.monotonic() + seconds
+    start = time.monotonic()
     while not await holds():
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds:g} s: {what}")
-        try:
-            await asyncio.wait_for(tick.wait(), 0.01)
-        except TimeoutError:
-            continue
+        with suppress(TimeoutError):
+            await asyncio.wait_for(tick.wait(), pause(time.monotonic() - start))
+        start = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -11,6 +12,7 @@ import pytest
 from bus.config.file_types import GuardSettings
 from bus.config.hook_file_value import HookFile
 from bus.events import Event
+from bus.hooks import Hook
 from bus.hooksets.guards import DEFAULT_PACKS
 from bus.hooksets.guards.corpus import read_corpus
 from bus.hooksets.in_force import HookSet, Layered
@@ -31,6 +33,12 @@ ELSEWHERE, HERE = "corpus.invalid", ""
 ANY_COMMAND = CommandMatch(program_none=("no program has this name",))
 
 
+@cache
+def packs() -> HookSet:
+    """Every default pack in force, compiled once for this file."""
+    return HookSet([Layered("fleet", "1", HookFile(guards={name: GuardSettings() for name in DEFAULT_PACKS}))])
+
+
 @pytest.mark.req("X-09")
 @pytest.mark.parametrize(
     ("path", "host"),
@@ -38,30 +46,41 @@ ANY_COMMAND = CommandMatch(program_none=("no program has this name",))
     ids=lambda one: one.stem if isinstance(one, Path) else one or "here",
 )
 def test_the_same_rules_fit_as_by_a_walk_over_all_of_them(path: Path, host: str) -> None:
-    hooks = HookSet([Layered("fleet", "1", HookFile(guards={name: GuardSettings() for name in DEFAULT_PACKS}))])
+    hooks = packs()
     lines, problems = read_corpus(path.read_bytes(), path.name, host=host)
     assert not problems
     for line in lines:
         found = [hook for hook in hooks._index.find(line.event) if hooks.holds(hook, line.event)]
-        walked = {hook.id for hook in found if hook.rule is not None and fits_by_walk(hook.rule, line.event)}
+        walked = {hook.id for hook in found if fits_by_walk(hook, line.event)}
         kept = hooks.blocking(line.event)
         assert {hook.id for hook in kept if hook.rule and judge(hook.rule, line.event)} == walked, line.call
 
 
-def fits_by_walk(rule: Rule, event: Event) -> bool:
-    """Whether a rule fits, with each of its conditions asked of each command."""
-    call = seen_call(event)
+def fits_by_walk(hook: Hook, event: Event) -> bool:
+    """Whether a hook's rule fits, with each of its conditions asked of each command."""
+    rule, call = hook.rule, seen_call(event)
+    if rule is None:
+        return False
     if not rule.commands or call.text is None or call.line.unread:
         return judge(rule, event) is not None
-    matches = [compile_command_match(one) for one in rule.commands]
-    if not any(fits(facts) for facts in call.facts(None) for fits in matches):
+    if not any(fits(facts) for fits in conditions()[hook.id] for facts in call.facts(None)):
         return False
     return judge(msgspec.structs.replace(rule, commands=(ANY_COMMAND,)), event) is not None
 
 
+@cache
+def conditions() -> dict[str, list[Callable[[CommandFacts], bool]]]:
+    """The conditions on commands of each rule, compiled, by its hook's id."""
+    return {
+        hook.id: [compile_command_match(match) for match in hook.rule.commands]
+        for hook in packs().hooks.values()
+        if hook.rule is not None
+    }
+
+
 @pytest.mark.req("X-09")
 def test_most_rules_fall_through_for_an_ordinary_line() -> None:
-    hooks = HookSet([Layered("fleet", "1", HookFile(guards={name: GuardSettings() for name in DEFAULT_PACKS}))])
+    hooks = packs()
     for line in ("ls -la", "git status", "npm test", "pytest -q", "docker ps"):
         assert len(hooks.blocking(bash(line))) <= 3, line
 
