@@ -12,7 +12,7 @@ from bus.errors import OverBudget
 from bus.matching.command_facts import CommandFacts, empties_own_input
 from bus.matching.command_match import CommandMatch
 from bus.matching.command_rules import OWN_INPUT_ALONE, marks_of, programs_of
-from bus.matching.flags import flag_names, flags_of
+from bus.matching.flags import flag_names
 from bus.matching.globs import PathIndex, literal_of
 from bus.matching.needles import (
     NOTHING,
@@ -36,6 +36,8 @@ _CHANGED: Final = "changes a path that some rule asks for"
 _OWN_INPUT: Final = "empties its own input"
 """Marks that a line gets here, and only where a rule asks: they take a look at paths."""
 
+_LOOKS: Final = frozenset({_CHANGED, _GIVEN})
+_NO_WORDS: Final[frozenset[bytes]] = frozenset()
 _NO_RULES: Final[frozenset[str]] = frozenset()
 _NULL: Final = "/dev/null"
 _STAR: Final = "[*]"
@@ -75,24 +77,26 @@ class _Need(NamedTuple):
 class _Seen:
     """What rules ask of a line, each found when the first one asks."""
 
-    __slots__ = ("_args", "_find", "_flags", "_rules", "is_plain", "line", "text", "words")
+    __slots__ = ("_args", "_facts", "_flags", "_found", "_line", "_rules", "_sieve", "is_plain", "text", "words")
 
-    def __init__(self, line: Commands, text: str, find: Callable[[str, Commands], AbstractSet[str]]) -> None:
-        self.line = line
+    def __init__(self, sieve: Sieve, line: Commands, text: str, facts: Callable[[], Sequence[CommandFacts]]) -> None:
+        self._sieve, self._line, self._facts = sieve, line, facts
         self.text = _searched_text(line.items, text)
         self.is_plain = self.text.isascii()
         """It is ASCII; in any other text a letter may stand for one of another case, so it may hold anything."""
-        self.words = words_of(self.text) if self.is_plain else frozenset[bytes]()
-        self._find = find
-        self._rules: dict[str, AbstractSet[str]] = {}
+        self.words = words_of(self.text) if self.is_plain else _NO_WORDS
         self._args: frozenset[str] | None = None
         self._flags: frozenset[str] | None = None
+        self._rules: dict[str, AbstractSet[str]] = {}
+        """By mark."""
+        self._found: dict[str, AbstractSet[str]] = {}
+        """By path, the rules that ask for it: each path is looked at once, and none before a rule asks."""
 
     @property
     def args(self) -> frozenset[str]:
         """Every argument."""
         if self._args is None:
-            items = self.line.items
+            items = self._line.items
             self._args = frozenset(items[0].words if len(items) == 1 else [word for one in items for word in one.words])
         return self._args
 
@@ -100,7 +104,7 @@ class _Seen:
     def flags(self) -> frozenset[str]:
         """Every option, also each letter of `-rf`."""
         if self._flags is None:
-            each = [flags_of(one).names for one in self.line.items if one.words]
+            each = [one.flags.names for one in self._facts() if one.words]
             self._flags = each[0] if len(each) == 1 else frozenset().union(*each)
         return self._flags
 
@@ -108,35 +112,25 @@ class _Seen:
         """The rules for which the line has this mark."""
         known = self._rules.get(mark)
         if known is None:
-            known = self._rules[mark] = self._find(mark, self.line)
+            known = self._rules[mark] = self._rules_with(mark)
         return known
 
-
-class _PathLook:
-    """Which rules ask for the paths that a line names; each path is looked at once, and none before a rule asks."""
-
-    __slots__ = ("_facts", "_found", "_sieve")
-
-    def __init__(self, sieve: Sieve, facts: Callable[[], Sequence[CommandFacts]]) -> None:
-        self._sieve, self._facts = sieve, facts
-        self._found: dict[str, AbstractSet[str]] = {}
-
-    def rules_with(self, mark: str, line: Commands) -> AbstractSet[str]:
-        """The rules for which a line has a mark that takes a look at paths; in doubt all of them."""
-        sieve = self._sieve
+    def _rules_with(self, mark: str) -> AbstractSet[str]:
+        """The rules for which the line has a mark that may take a look at paths; in doubt all of them."""
         if mark == _OWN_INPUT:
-            return sieve.marked if any(map(empties_own_input, line.items)) else _NO_RULES
-        if mark not in (_CHANGED, _GIVEN) or (mark == _CHANGED and CHANGES not in line.marks):
-            return sieve.marked if mark in line.marks else _NO_RULES
+            return self._sieve.marked if any(map(empties_own_input, self._line.items)) else _NO_RULES
+        if mark not in _LOOKS or (mark == _CHANGED and CHANGES not in self._line.marks):
+            return self._sieve.marked if mark in self._line.marks else _NO_RULES
+        asks_for_null = self._sieve.asks_for_null
         found: set[str] = set()
         try:
             for one in self._facts():
-                for word in one.changed if mark == _CHANGED else one.operands:
-                    if word != _NULL or sieve.asks_for_null:
+                for word in one.changed if mark == _CHANGED else self._sieve.operands_of(one):
+                    if word != _NULL or asks_for_null:
                         for path in one.paths_of(word):
                             found |= self._rules_for(path, one.place)
         except OverBudget:
-            return sieve.marked
+            return self._sieve.marked
         return found
 
     def _rules_for(self, path: str, place: Place) -> AbstractSet[str]:
@@ -169,7 +163,7 @@ class _Needs:
         self._args, self._words = frozenset(self._by_arg), frozenset(self._by_word)
 
     def _add(self, need: _Need, *, looks: bool) -> None:
-        if looks and need.marks[-1:] in ((_CHANGED,), (_GIVEN,)):
+        if looks and not _LOOKS.isdisjoint(need.marks):
             by_rule = self._by_marks.setdefault(need.marks, {})
             by_rule[need.rule] = (*by_rule.get(need.rule, ()), need)
         elif args := need.words or need.args:
@@ -223,14 +217,21 @@ class Sieve:
         """By mark the conditions that ask for it, each with its rule."""
         self._by_mark: dict[str, _Needs] = {}
         paths: dict[str, dict[str, None]] = {}
+        given_to: set[str] = set()
+        any_program = False
         for name in marked:
             for condition in rules[name].commands:
                 asked = _narrow((*condition.changes, *condition.redirects_to)) + _narrow(condition.paths)
                 if asked and condition.touches != OWN_INPUT_ALONE:
                     paths.setdefault(name, {}).update(dict.fromkeys(asked))
+                if _GIVEN in _further_marks(condition):
+                    given_to |= marks_of(condition)
+                    any_program |= not condition.program
                 for mark in marks_of(condition):
                     self._conditions.setdefault(mark, []).append((name, rules[name], condition))
         self.marked = frozenset(marked)
+        self._given_to = None if any_program else frozenset(given_to)
+        """The programs of which some rule asks what paths they are given; None for any."""
         self.paths = PathIndex(paths)
         self.asks_for_null = bool(self.paths.find(_NULL, place_of("/", here=False)))
         """Whether some rule asks for `/dev/null`, which most redirections name."""
@@ -248,10 +249,15 @@ class Sieve:
             self._by_mark[mark] = known
         return known
 
+    def operands_of(self, one: CommandFacts) -> tuple[str, ...]:
+        """The paths that a command is given, if a rule may ask for them."""
+        programs = self._given_to
+        return one.operands if programs is None or one.program in programs or "." in one.program else ()
+
     def passing(self, line: Commands, text: str, facts: Callable[[], Sequence[CommandFacts]]) -> set[str]:
         """The rules beside `always` that may fit `text`, which was read as `line`; `facts` gives those of its commands."""
         found: set[str] = set()
-        seen = _Seen(line, text, _PathLook(self, facts).rules_with)
+        seen = _Seen(self, line, text, facts)
         self._unmarked.add_met(seen, found)
         for mark in self._conditions.keys() & line.marks:
             needs = self._needs(mark)

@@ -10,7 +10,7 @@ from bus.matching.flags import Flags, flags_of
 from bus.matching.paths import Place, is_outside, located
 from bus.matching.subcommands import Verbs, verbs_of
 from bus.shell.commands import Command, plain_path
-from bus.shell.paths import UNLINKING, changed, operands
+from bus.shell.paths import CHANGING, UNLINKING, changed, operands
 from bus.shell.words import UNSET, shown
 
 _T = TypeVar("_T")
@@ -85,7 +85,7 @@ class CommandFacts:
     @_Fact
     def changed(self) -> tuple[str, ...]:
         """The paths that it writes, replaces or removes."""
-        return changed(self.command)
+        return changed(self.command, self.operands if self.program in CHANGING else None)
 
     @_Fact
     def empties_own_input(self) -> bool:

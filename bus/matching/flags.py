@@ -85,11 +85,11 @@ def flags_of(command: Command) -> Flags:
         if name != "-":
             names.append(name)
         if len(word) > 2 and word[1] != "-":
-            names += [f"-{letter}" for letter in word[1:]]
+            names += ["-" + letter for letter in word[1:]]
     known = frozenset(names)
     if command.program not in _ABBREVIATING:
         return Flags(known, ())
-    return Flags(known, tuple(name for name in known - _WHOLE if len(name) > 2 and name[:2] == "--"))
+    return Flags(known, tuple([name for name in known if name[:2] == "--" and len(name) > 2 and name not in _WHOLE]))
 
 
 def flag_names(

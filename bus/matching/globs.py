@@ -104,7 +104,7 @@ class PathIndex:
     def find(self, path: str, place: Place) -> set[str]:
         """The keys of the sets that an absolute path, seen from a place, fits."""
         found = set(self._exact.get(path, ()))
-        if within(path, place.home):
+        if path.startswith(place.home) and within(path, place.home):
             found.update(self._exact.get(f"~{_below(path, place.home)}", ()))
         for name in self._names.intersection(_names_in(path)):
             for matches, keys in self._by_name[name]:

@@ -136,13 +136,12 @@ def judge(rule: Rule, event: Event, disk: Disk | None = None) -> Match | None:
     Of a command line that is too large for the budget or cannot be parsed, only the names in it are known
     (`Commands.unread`): a rule that looks for a program of such a name fits, with the `doubt`, unless it allows.
     """
-    found = Match("")
+    match: Match | None = None
     for step in _compiled(rule).steps:
         match = step(event, disk)
         if match is None:
             return None
-        found = match
-    return _settled(rule, found)
+    return _settled(rule, match or Match(""))
 
 
 def judge_by_names(rule: Rule, event: Event) -> Match | None:

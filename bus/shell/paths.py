@@ -48,7 +48,7 @@ _CHANGE_ALL: Final = frozenset(
     ]
 )
 _CHANGE_LAST: Final = frozenset(["cp", "install", "ln", "rsync", "scp"])
-_CHANGING: Final = _CHANGE_ALL | _CHANGE_LAST | {"mv", "dd", "sed", "gsed", "perl", "curl", "wget"}
+CHANGING: Final = _CHANGE_ALL | _CHANGE_LAST | {"mv", "dd", "sed", "gsed", "perl", "curl", "wget"}
 """The programs of which it is known what they change."""
 UNLINKING: Final = frozenset(["rm", "rmdir", "unlink", "mv", "srm", "trash", "ln"])
 """Programs that act on a symbolic link itself, not on what it points to."""
@@ -79,20 +79,23 @@ def operands(command: Command) -> tuple[str, ...]:
     return tuple(found)
 
 
-def changed(command: Command) -> tuple[str, ...]:
-    """The paths that a command writes, replaces or removes, as far as its program is known; redirections included."""
+def changed(command: Command, given: tuple[str, ...] | None = None) -> tuple[str, ...]:
+    """The paths that a command writes, replaces or removes, as far as its program is known; redirections included.
+
+    `given` are its `operands`, where these are known already.
+    """
     program, own = command.program, command.writes if command.redirects else ()
-    if program not in _CHANGING:
+    if program not in CHANGING:
         return own
     if program in _CHANGE_LAST or program == "mv":
-        given = operands(command)
+        given = operands(command) if given is None else given
         into = _option(command.words, "-t", "--target-directory")
         sources, target = (given, into) if into else (given[:-1], given[-1] if given else "")
         # Where the target is a directory, the file in it is what changes.
         inside = tuple(f"{target}/{one.rstrip('/').rpartition('/')[2]}" for one in sources if target)
         return own + ((target,) if target else ()) + inside + (sources if program == "mv" else ())
     if program in _CHANGE_ALL:
-        return own + operands(command)
+        return own + (operands(command) if given is None else given)
     if program == "dd":
         return own + tuple(word[3:] for word in command.words if word.startswith("of="))
     if program in ("sed", "gsed", "perl") and any(

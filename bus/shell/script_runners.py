@@ -307,6 +307,8 @@ def _git_setting(name: str, value: str, sources: tuple[str, ...]) -> Iterator[In
 def _git(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
     texts = [arg.text for arg in args]
     for place, arg in enumerate(args):
+        if "=" not in arg.text and not arg.text.startswith(("-", "ext::")):
+            continue
         name, equals, value = arg.text.partition("=")
         if equals and place and texts[place - 1] in ("-c", "--config"):
             yield from _git_setting(name, value, arg.sources)
