@@ -51,7 +51,7 @@ def commands(text: str) -> Commands:
     Where a part is not read, for the budget (`bus.shell.budget`) or because it cannot be parsed, `unread` has the names
     in it: a rule that looks for one of them counts as fitting (`bus.matching.rules`).
     """
-    return commands_if_light(text) or _commands(text)
+    return (_light_commands(text) if len(text) <= LIGHT.length else None) or _commands(text)
 
 
 def as_read(line: Commands, text: str) -> str:

@@ -31,6 +31,8 @@ _ED_RUNS: Final = re.compile(r"^\s*(?:[\d,.$%]*[rwWe]\s*)?!(.+)")
 _MOST_LINES: Final = 64
 _SHELLS: Final = re.compile(r"(?:\S*/)?(?:ba|z|da|k|c|tc|a)?sh(?:\s.*)?|(?:\S*/)?(?:cmd|powershell)(?:\.exe)?(?:\s.*)?")
 
+_ESCAPES: Final = ("\\!", "system", "shell", "program")
+"""One of these is in a text that `_ESCAPED` finds something in."""
 _ESCAPED: Final = re.compile(r"(?im)(?:^|;)[ \t]*(?:\.shell|\.system|\\!|system)\s+(.+)$|\bprogram\s+'([^']+)'")
 _CMAKE: Final = {
     "rm": ("rm",),
@@ -199,9 +201,18 @@ def _socat(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
                 yield Inner(sources=("nc",))
 
 
+def _names_any(text: str, names: Sequence[str]) -> bool:
+    for name in names:  # noqa: SIM110  (a generator takes three times as long, and this runs for each argument)
+        if name in text:
+            return True
+    return False
+
+
 def _database(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
     """The commands that a database's client hands to a shell."""
-    for text in (*(arg.text for arg in args), stdin.text or ""):
+    for text in (*[arg.text for arg in args], stdin.text or ""):
+        if text.isascii() and not _names_any(text.lower(), _ESCAPES):
+            continue
         for match in _ESCAPED.finditer(text):
             yield Inner(script=match[1] or match[2])
 

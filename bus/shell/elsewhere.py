@@ -53,10 +53,14 @@ _EXEC_VALUES: Final = names(
 ) - names("-i -t")
 _NOTHING: Final = Output()
 _EXECS: Final = names("exec rsh")
+_RUNNING: Final = _EXECS | names("debug run create")
+"""Of these a command line has one if anything runs in a container, as its subcommand."""
 
 
 def _run(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
     """`docker run -v /:/host image rm -rf /host/etc`, with the paths as they are outside of the container."""
+    if _RUNNING.isdisjoint([arg.text for arg in args]):
+        return
     yield from _exec(args)
     options = read_options(args, _VALUES)
     verb = options.end + (args[options.end : options.end + 1] == [Arg("container")])
@@ -106,6 +110,8 @@ def _mount(name: str, value: str) -> tuple[str, str] | None:
 
 def _exec(args: Sequence[Arg], _stdin: Output = _NOTHING) -> Iterator[Inner]:
     """`docker exec db rm -rf /data`, `docker compose run app …`, `kubectl exec pod -- …`; paths of data are marked."""
+    if _RUNNING.isdisjoint([arg.text for arg in args]):
+        return
     options = read_options(args, _EXEC_VALUES)
     place = options.end
     compose = False

@@ -14,6 +14,7 @@ from bus.shell.interpreters import find_interpreter
 from bus.shell.script_runners import SCRIPT_RUNNERS, SHELLS
 from bus.shell.words import Output
 
+_NONE_GIVEN: Final[frozenset[str]] = frozenset()
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=")
 
 
@@ -317,15 +318,17 @@ def _wrapped(program: str, wrapper: _Wrapper, args: Sequence[Arg], stdin: Output
             return
         options = read_options(args, wrapper.values, start=start + 1)
         start, items = options.end, items + options.items
-    given = {name for name, _ in items}
-    if not wrapper.silent.isdisjoint(given):
-        return
-    directory = next((value.text for name, value in reversed(items) if name in wrapper.directory), "")
-    for name, value in items:
-        if name in wrapper.script:
-            yield script_of([value], directory=directory)
+    given = {name for name, _ in items} if items else _NONE_GIVEN
+    directory = ""
+    if items:
+        if not wrapper.silent.isdisjoint(given):
+            return
+        directory = next((value.text for name, value in reversed(items) if name in wrapper.directory), "")
+        for name, value in items:
+            if name in wrapper.script:
+                yield script_of([value], directory=directory)
     assignments: list[tuple[str, str]] = []
-    while start < len(args) and _ASSIGNMENT.match(args[start].text):
+    while start < len(args) and "=" in args[start].text and _ASSIGNMENT.match(args[start].text):
         variable, _, text = args[start].text.partition("=")
         assignments.append((variable, text))
         start += 1
