@@ -227,9 +227,7 @@ def opens_prompt(program: str, args: Sequence[Arg]) -> bool:
         return False
     values, most, without = known
     options = read_options(args, values)
-    if options.items and options.has(*without):
-        return False
-    if any(arg.sources for arg in args):
+    if options.has(*without) or any(arg.sources for arg in args):
         return False
     if program == "sudo":
         return options.has("-s", "-i", "--shell", "--login") and options.end == len(args)
