@@ -87,7 +87,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = ""
     url: Annotated[
         str,
-        _text("A gateway to use instead of Redis; empty: none.", "https://gateway.example", "http", "https"),
+        _text(
+            "For a gateway instead of Redis; this version does not use it.", "https://gateway.example", "http", "https"
+        ),
     ] = ""
     namespace: Annotated[
         str,

@@ -149,6 +149,16 @@ def test_messages_in_the_text_are_said() -> None:
     assert not [row for row in rows if row not in code]
 
 
+def test_the_commands_that_refuse_below_an_agent_are_named() -> None:
+    """The list of the security page is the one of the code."""
+    page = " ".join((ROOT / "docs/security.md").read_text(encoding="utf-8").split())
+    code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "workers/cli").rglob("*.py"))
+    guarded = set(re.findall(r'require_person\(f?"([a-z ]+?)(?: --purge| \{\w+\})?"', code))
+    assert len(guarded) > 12
+    listed = page.partition("Commands that weaken the guards (")[2].partition(")")[0]
+    assert guarded == set(re.findall(r"`([a-z ]+)`", listed))
+
+
 def test_the_map_is_the_tree() -> None:
     """The architecture page names every package, and the import order that tests/test_house.py holds."""
     text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")

@@ -96,7 +96,7 @@ def run(root: Path, host: str, command: str, port: int) -> subprocess.CompletedP
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 def test_the_page_works_from_its_first_command_to_its_last(fleet: Path) -> None:
     """Issue 11, operations: three hosts, ACL, TLS by a private authority, the first set, back-up and restore, the end."""
-    port, said = free_port(), dict[str, str]()
+    port, said, recorded = free_port(), dict[str, str](), ""
     for language, text in BLOCK.findall(PAGE):
         named = FILE.match(text)
         if named:
@@ -107,6 +107,8 @@ def test_the_page_works_from_its_first_command_to_its_last(fleet: Path) -> None:
             continue
         assert language == "console", text
         for host, command in COMMAND.findall(text):
+            if command == "sudo systemctl stop valkey-server":  # the worst end that a server can have
+                os.kill(int((fleet / "valkey-server.pid").read_text("utf-8")), signal.SIGKILL)
             done = run(fleet, host, command, port)
             logs = "".join(path.read_text("utf-8", "replace")[-1500:] for path in fleet.glob("*.log"))
             assert done.returncode == 0, f"{host}$ {command}\n{done.stdout}\n{done.stderr}\n{logs}"
@@ -114,6 +116,15 @@ def test_the_page_works_from_its_first_command_to_its_last(fleet: Path) -> None:
             if command == "fleethook worker --health":  # and nobody is believed whom the authority did not sign
                 bare = run(fleet, host, 'FLEETHOOK_REDIS_URL="${FLEETHOOK_REDIS_URL%%\\?*}" ' + command, port)
                 assert (bare.returncode, "certificate" in bare.stderr.lower()) == (1, True), bare.stderr
+            if command.startswith("mkdir -m 700 backup"):
+                made = '{"type": "turn:end", "source": "generic", "session": "before-the-copy"}'
+                recorded = run(fleet, host, f"echo '{made}' | fleethook publish", port).stdout.strip()
+                assert recorded
+            if command == "fleethook status --wait" and "appendonlydir" in "".join(said):
+                kept = run(fleet, host, f"fleethook events show {recorded} --json", port)
+                assert "before-the-copy" in kept.stdout, kept.stderr
+                there = run(fleet, host, "fleethook events list --json --limit 1000", port).stdout
+                assert recorded in there
             if "key export > backup" in command:  # what comes after the copy is not in it
                 later = run(fleet, host, 'fleethook hooks apply fleet.yaml --yes --message "After the copy"', port)
                 assert later.returncode == 0, later.stderr

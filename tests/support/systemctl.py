@@ -53,6 +53,7 @@ def start_server(text: str) -> None:
     values = dict(line.split(" ", 1) for line in text.splitlines())
     for folder in (Path(values["dir"]), Path(values["unixsocket"]).parent):
         folder.mkdir(parents=True, exist_ok=True)
+    Path(values["unixsocket"]).unlink(missing_ok=True)  # of a server that was killed
     config, plain = ROOT / "server.conf", ROOT / "plain.conf"
     config.write_text(text, "utf-8")
     process = spawn("valkey-server", [BINARY, str(config)], dict(os.environ))
