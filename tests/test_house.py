@@ -23,12 +23,13 @@ MOST_FILES = 25
 # A package imports only what stands to its right (or itself). Packages between two ">" do not import each other.
 ORDER = {
     "workers": """
-        cli > roles > dispatcher jobs bench demo > admin > supervisor > carrier evaluator host > housekeeping > records
+        cli > roles > dispatcher jobs bench demo gateway > admin > supervisor > carrier evaluator host > housekeeping > records
         > runtime > delivery
     """,
     "bus": """
-        testing > chain > client runners probe > hooksets forge requests > hookfiles installs sdk > agents host_requests > wire
-        > config > http tally > hooks secrets > matching pacing shim > system > errors outcomes > tool_arguments tools verdicts
+        testing > chain > client runners probe > transport hooksets forge requests > hookfiles installs sdk
+        > agents host_requests > wire > config > http tally > hooks secrets > matching pacing shim > system
+        > errors outcomes > tool_arguments tools verdicts
         > events event_folder tool_inference tool_patches > ids launcher shell tool_names tool_programs tool_words
     """,
 }
@@ -55,6 +56,9 @@ KNOWN_BY = {
     "rich": {"workers.cli"},
     "platformdirs": {"bus.system.directories"},
     "click": {"workers.cli"},
+    "starlette": {"workers.gateway"},
+    "uvicorn": {"workers.gateway.server"},
+    "prometheus_client": {"workers.gateway.metrics"},
 }
 
 

@@ -33,6 +33,8 @@ def run_role(kind: str, settings: Settings) -> None:
         process.run_async(draining(url, _evaluator(process)))
     elif kind == "host":
         process.run_async(draining(url, _host(process)))
+    elif kind == "gateway":
+        process.run_async(draining(url, _gateway(process)))
     else:
         process.run_async(draining(url, _dispatcher(process)))
 
@@ -60,6 +62,22 @@ def _host(process: Process) -> Callable[[Keys, Connections, Watcher], Awaitable[
         if await _until_reached(host.prepare, stop, "host worker"):
             process.say_ready()
         await host.run(stop)
+
+    return work
+
+
+def _gateway(process: Process) -> Callable[[Keys, Connections, Watcher], Awaitable[None]]:
+    async def work(keys: Keys, connections: Connections, _: Watcher) -> None:
+        from bus.system.directories import directories
+        from workers.gateway.server import Gateway
+
+        stop, settings, rq = stop_event(), process.settings, Connections(process.rq_url, connect=1.0)
+        gateway = Gateway(process.url, rq, keys, connections, settings, directories())
+        try:
+            if await _until_reached(gateway.prepare, stop, "gateway"):
+                await gateway.run(stop, process.say_ready)
+        finally:
+            await rq.close()
 
     return work
 

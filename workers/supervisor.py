@@ -138,6 +138,7 @@ def process_specs(settings: Settings) -> tuple[ProcessSpec, ...]:
         "host": 1,
         "carrier": settings.carriers,
         "chores": settings.chores,
+        "gateway": settings.gateways,
     }
     # -P: a `workers` folder in the current directory must not be imported.
     command = (sys.executable, "-P", "-m", "workers.cli", "worker")

@@ -167,6 +167,28 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     chores: Annotated[
         int, _count("The number of RQ workers for housekeeping that `fleethook up` starts.", 2, 0, 64)
     ] = 1
+    gateways: Annotated[
+        int, _count("The number of gateways (HTTP) that `fleethook up` starts: 1, or 0 for none.", 0, 0, 1)
+    ] = 1
+    gateway_host: Annotated[
+        str,
+        _text(
+            "The address that a gateway listens on. Any other than loopback needs a token (`fleethook tokens create`).",
+            "10.0.0.7",
+            pattern="^[^\\s/]{1,255}" + END,
+        ),
+    ] = "127.0.0.1"
+    gateway_port: Annotated[
+        int, _count("The TCP port that a gateway listens on; 0: none, only its unix socket.", 8080, 0, 65_535)
+    ] = 4665
+    gateway_names: Annotated[
+        str,
+        _text(
+            "The host names by which clients may address a gateway, with commas, beside localhost and its address.",
+            "hooks.example,gateway.internal",
+            pattern="^[^\\s/]{0,2048}" + END,
+        ),
+    ] = ""
     slots: Annotated[int, _count("The most hook processes that one evaluator runs at the same time.", 16, 1, 1024)] = 8
     carrier_in_flight: Annotated[
         int, _count("The most attempts that one carrier has in progress at the same time.", 50, 1, 10_000)
@@ -201,6 +223,10 @@ OTHER_VARIABLES: Final[dict[str, Variable]] = {
         "SHIM_URL": Variable(
             "The Redis server that `fleethook install` gives to hook commands, with the rights of the role `shim`.",
             "rediss://fleethook-shim:PASSWORD@redis.example:6379",
+        ),
+        "TOKEN": Variable(
+            "A gateway's token, for http hooks of agents and for programs (`fleethook tokens create`).",
+            "fht_5m2vJ3b0xTg7n0u8Qm9cJ1eWc4yZrV6kq2LwSx0fHdA",
         ),
         "LIFELINE": Variable("Set by `fleethook up`: the pipe by which its processes notice that it has ended.", "3"),
         "RUN": Variable(

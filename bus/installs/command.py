@@ -72,7 +72,7 @@ def answer_events(
     """
     # Events that a later version of the agent adds are published, and answered without an opinion.
     most = max(1, int(min(budget, BUDGET_S) * 1000))
-    lines = [EventLine(name="*", mode="publish", deadline_ms=most, fallback=_silence(dialect.name))]
+    lines = [EventLine(name="*", mode="publish", deadline_ms=most, fallback=silence(dialect.name))]
     for native in events:
         can = dialect.capabilities[native]
         policy = policy_of(can, fail_closed=fail_closed)
@@ -81,7 +81,7 @@ def answer_events(
                 name=native,
                 mode="request" if can.waits else "publish",
                 deadline_ms=deadline_ms(timeout_of(can, budget), budget),
-                fallback=dialect.render(native, failed(policy, _WHY)) if can.waits else _silence(dialect.name),
+                fallback=dialect.render(native, failed(policy, _WHY)) if can.waits else silence(dialect.name),
                 policy=policy,
                 patience_ms=patience_ms(dialect, can, budget),
             )
@@ -133,7 +133,7 @@ def hook_command(setup: Setup, agent: str, event: str, *, deaf: bool = False) ->
     dialect = find(agent)
     can = dialect.capabilities.get(event)
     closed = can is not None and policy_of(can, fail_closed=setup.fail_closed) == "deny"
-    silent = "" if closed or can is None else _silence(agent).stdout.decode("ascii")
+    silent = "" if closed or can is None else silence(agent).stdout.decode("ascii")
     words = answer_file.hook_command(setup.python, agent, event, setup.answer_file, closed=closed, silent=silent)
     there = f"[ -x {shlex.quote(words[0])} ] && [ -f {shlex.quote(words[3])} ]"
     if not closed:
@@ -145,7 +145,7 @@ def hook_command(setup: Setup, agent: str, event: str, *, deaf: bool = False) ->
     return f"{there} && exec {shlex.join(words)}; echo {shlex.quote(GONE)} >&2; exit 2 {MARK}"
 
 
-def _silence(agent: str) -> HookAnswer:
+def silence(agent: str) -> HookAnswer:
     """The output of a hook command without an opinion; for most agents it is empty."""
     module = importlib.import_module(f"bus.agents.{find(agent).name}")
     said: HookAnswer = getattr(module, "SILENT", HookAnswer())

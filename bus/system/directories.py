@@ -45,6 +45,16 @@ class Directories:
         return self.runtime / "up.pid"
 
     @property
+    def gateway_socket(self) -> Path:
+        """The unix socket of this user's gateway."""
+        return self.runtime / "gateway.sock"
+
+    @property
+    def gateway_file(self) -> Path:
+        """The file with the addresses of the gateway that runs here, one a line."""
+        return self.runtime / "gateway.addresses"
+
+    @property
     def server_dir(self) -> Path:
         """The directory of the embedded server's data."""
         return self.data / "server"

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Final, Literal, get_args
 
 from bus.wire.keys import DECLARED
@@ -24,8 +25,8 @@ ROLES: Final[tuple[Role, ...]] = get_args(Role)
 EVERY_NAMESPACE: Final = "*"
 """The embedded server belongs to one user, so its roles reach every namespace."""
 
-READ_ONLY: Final = "hookset:"
-"""Keys that workers read and must not write: the hook set that they follow."""
+READ_ONLY: Final = ("hookset:*", "tokens")
+"""Keys that workers read and must not write: the hook set that they follow, and the tokens that gateways accept."""
 
 DEFAULT_OFF: Final = "user default reset off ~* &* +@all"
 """The first line of every list of users: no connection is allowed without a user name.
@@ -127,10 +128,12 @@ def _sender(namespace: str, on_reply: tuple[str, ...], *, selectors: bool) -> tu
 
 def _worker(namespace: str, *, selectors: bool) -> tuple[str, ...]:
     at = f"fh:{namespace}:{{*}}:"
-    writable = tuple(f"~{at}{key.pattern}" for key in DECLARED if not key.pattern.startswith(READ_ONLY))
-    readable = f"%R~{at}{READ_ONLY}*" if selectors else f"~{at}{READ_ONLY}*"
+    writable = tuple(
+        f"~{at}{key.pattern}" for key in DECLARED if not any(fnmatchcase(key.pattern, name) for name in READ_ONLY)
+    )
+    readable = tuple(f"{'%R' if selectors else ''}~{at}{pattern}" for pattern in READ_ONLY)
     no_key = "~"  # the empty name, which means "no key" among a script's KEYS
-    return ("resetchannels", *writable, readable, no_key, "~rq:*", f"&fh:{namespace}:*", "&rq:*", *_WORKER)
+    return ("resetchannels", *writable, *readable, no_key, "~rq:*", f"&fh:{namespace}:*", "&rq:*", *_WORKER)
 
 
 def _hashed(password: str) -> str:

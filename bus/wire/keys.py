@@ -101,6 +101,8 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("weakened", "list", DONE_MS, "workers, fleethook", "status", "the last changes that weakened guards: who, what, how"),
     Key("later", "zset", LATER_MS, "evaluators, worker host, carriers", "evaluators", "the last 1,000 sessions with context from background hooks, by time"),
     Key("later:*", "list", LATER_MS, "evaluators, worker host, carriers", "evaluators", "by source and session: its last 32 contexts, redacted, each given once with the next event that can carry it"),
+    Key("tokens", "hash", "kept", "admins", "gateways", "by name: a bearer token's hash, scopes, creator and end"),
+    Key("gateways", "zset", "members leave with their process", "gateways", "status", "gateways by the time of their last heartbeat; their addresses are in `beat:*`"),
     Key("stats", "hash", "kept", "workers", "status", "counters: events, verdicts, fallbacks, deliveries"),
 )  # fmt: skip
 

@@ -14,7 +14,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("B-05")]
 
-KINDS = ("evaluator", "dispatcher", "host", "carrier", "chores")
+KINDS = ("evaluator", "dispatcher", "host", "carrier", "chores", "gateway")
 
 
 def test_nobody_is_ready_whom_the_bus_has_not_answered(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def launchd_plist(label: str, command: Sequence[str], environment: str, log: str
 
 
 def _described(process: str) -> str:
-    return "(server, evaluators, dispatcher, carriers)" if process == "up" else process
+    return "(server, evaluators, dispatcher, carriers, gateway)" if process == "up" else process
 
 
 def _escaped(text: str) -> str:

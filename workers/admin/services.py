@@ -22,7 +22,7 @@ from workers.admin.service_units import MARK, environment_text, launchd_plist, s
 
 System = Literal["systemd", "launchd"]
 
-PROCESSES: Final = ("up", "evaluator", "dispatcher", "host", "carrier", "chores")
+PROCESSES: Final = ("up", "evaluator", "dispatcher", "host", "carrier", "chores", "gateway")
 
 PASSED_ON: Final = (
     *VARIABLES,

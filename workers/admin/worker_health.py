@@ -13,6 +13,7 @@ from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import flat
 from workers.records.registrations import registered_workers
+from workers.records.status import live_gateways
 
 SECONDS: Final = 4.0
 """The longest that a probe takes, in seconds."""
@@ -30,7 +31,8 @@ async def worker_health(
 ) -> tuple[WorkerHealth, ...]:
     """The live processes of each type on this machine; `rq` goes to RQ's server. Raises Unreachable.
 
-    Evaluators, dispatchers and host workers are alive while they write a heartbeat; it ends 2 s after their loop hangs.
+    Evaluators, dispatchers, host workers and gateways are alive while they write a heartbeat; it ends 2 s after their loop
+    hangs.
     RQ's workers are alive while their connection, which ends with the process, and RQ's own heartbeat exist.
     """
     host = settings.host or host_name()
@@ -40,6 +42,10 @@ async def worker_health(
         WorkerHealth(kind="host", alive=await _beating(connections, keys, keys("requests", host), HOSTS, host)),
         WorkerHealth(kind="carrier", alive=await _registered(rq, settings, "carrier", host)),
         WorkerHealth(kind="chores", alive=await _registered(rq, settings, "chores", host)),
+        WorkerHealth(
+            kind="gateway",
+            alive=tuple(name for name in await live_gateways(connections, keys) if host_of(name) == host),
+        ),
     )
 
 

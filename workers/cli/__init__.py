@@ -15,7 +15,9 @@ _RUN, _SEE, _SET, _MORE = "Run", "Events and deliveries", "Hooks and settings", 
 
 COMMANDS: Final = {
     "up": Lazy(
-        "workers.cli.up:up", "Start everything on this machine: server, evaluators, dispatcher, carriers.", _RUN
+        "workers.cli.up:up",
+        "Start everything on this machine: server, evaluators, dispatcher, carriers, gateway.",
+        _RUN,
     ),
     "down": Lazy("workers.cli.up:down", "Stop what `up --detach` started.", _RUN),
     "service": Lazy("workers.cli.service:service", "Install and uninstall services of systemd or launchd.", _RUN),
@@ -41,6 +43,7 @@ COMMANDS: Final = {
     "plugins": Lazy("workers.cli.hooks.plugins:plugins", "List the plugins in hook files.", _SET),
     "hosts": Lazy("workers.cli.hosts:hosts", "List the hosts that have hooks of their own, and forget one.", _SET),
     "key": Lazy("workers.cli.key:key", "Copy the key of sealed secrets to another machine.", _SET),
+    "tokens": Lazy("workers.cli.tokens:tokens", "Create, list and revoke the tokens that gateways accept.", _SET),
     "config": Lazy("workers.cli.config:config", "Show and check settings and files.", _SET),
     "install": Lazy("workers.cli.install:install", "Connect an agent: write its hook settings.", _SET),
     "uninstall": Lazy("workers.cli.uninstall:uninstall", "Remove an agent's hook settings again.", _SET),

@@ -12,7 +12,7 @@ from workers.cli.common import Context, LazyGroup, PartlyDone, common_options, p
 if TYPE_CHECKING:  # `--help` needs none of them
     from workers.admin.services import ServiceManager, ServicePlan, System
 
-ROLES: Final = ("evaluator", "dispatcher", "host", "carrier", "chores")
+ROLES: Final = ("evaluator", "dispatcher", "host", "carrier", "chores", "gateway")
 
 _roles = click.option(
     "--role",

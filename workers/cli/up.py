@@ -68,7 +68,7 @@ guards:
 def up(
     fleet: Context, detach: bool, evaluators: int | None, carriers: int | None, chores: int | None, no_echo: bool
 ) -> None:
-    """Start everything on this machine: server, evaluators, dispatcher, carriers.
+    """Start everything on this machine: server, evaluators, dispatcher, carriers, gateway.
 
     Without FLEETHOOK_REDIS_URL a server of this machine's own is started; its data outlives it. Ctrl-C, or `fleethook
     down` from elsewhere, stops it all.
@@ -213,6 +213,7 @@ def _announce(fleet: Context, places: Directories, state: State, config: tuple[P
                 "server": server,
                 "config": str(path),
                 "created": created,
+                "gateway": _gateway_addresses(places),
                 "processes": [{"name": child.name, "pid": child.pid} for child in state.children],
             }
         )
@@ -222,12 +223,21 @@ def _announce(fleet: Context, places: Directories, state: State, config: tuple[P
     fleet.say(f"  {'config':<11} {path}{note}")
     fleet.say(f"  {'server':<11} {server}")
     for name, count in Counter(child.name.rpartition(".")[0] for child in state.children).items():
-        fleet.say(f"  {name:<11} {counted(count, 'process', 'processes')}")
+        addresses = _gateway_addresses(places) if name == "gateway" else []
+        fleet.say(f"  {name:<11} {' and '.join(addresses) or counted(count, 'process', 'processes')}")
     fleet.say(f"  {'log':<11} {places.log_dir / LOG}")
     ready = fleet.style("Ready", "green", err=True)
     installed = any(places.answer_file("any").parent.glob("[a-z]*"))
     following = "`fleethook doctor --live` proves that hooks run" if installed else "`fleethook install`"
     fleet.say(f"{ready} in {seconds:.1f} s. Next: {following}; `fleethook down` stops everything.")
+
+
+def _gateway_addresses(places: Directories) -> list[str]:
+    """The addresses of this machine's gateway, its TCP port first; none where no gateway runs."""
+    try:
+        return sorted(places.gateway_file.read_text("utf-8").splitlines())
+    except FileNotFoundError:
+        return []
 
 
 def _server_text(fleet: Context, places: Directories) -> str:

@@ -21,6 +21,7 @@ KINDS: Final = {
     "host": "Run the user's and projects' hooks of this machine, for evaluators on other machines.",
     "carrier": "Carry deliveries: background commands and webhooks (an RQ worker).",
     "chores": "Trim, sweep, retry and replay (an RQ worker).",
+    "gateway": "Answer hooks and programs over HTTP, on a TCP port and a unix socket.",
 }
 
 

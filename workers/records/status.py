@@ -195,7 +195,18 @@ async def read_roles(connections: Connections, rq: Connections, keys: Keys, sett
         _role("host", await _beating(connections, keys, keys("requests", host_name()), HOSTS), 0),
         _role("carrier", await registered_workers(rq, settings, "carrier"), settings.carriers),
         _role("chores", await registered_workers(rq, settings, "chores"), settings.chores),
+        # Off and not missing: hook commands need no gateway.
+        _role("gateway", await live_gateways(connections, keys), 0),
     )
+
+
+async def live_gateways(connections: Connections, keys: Keys) -> tuple[str, ...]:
+    """The names of the gateways with a heartbeat; raises Unreachable."""
+    with connections.lease() as connection:
+        (rows,) = await connection.exchange([("ZRANGE", keys("gateways"), 0, -1)])
+        names = [row.decode() for row in checked(rows, "listing the gateways")]
+        beats = await connection.exchange([("EXISTS", keys("beat", name)) for name in names]) if names else []
+    return tuple(name for name, beat in zip(names, beats, strict=True) if beat == 1)
 
 
 def read_spools(places: Directories) -> tuple[Spool, ...]:

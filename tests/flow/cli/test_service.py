@@ -84,10 +84,14 @@ def test_systemd_finds_nothing_wrong_with_the_units(
 ) -> None:
     monkeypatch.setenv("FLEETHOOK_REDIS_URL", URL)
     flags = ["--system", "--run-as", "daemon"] if whole else []
-    roles = [word for role in ("evaluator", "dispatcher", "host", "carrier", "chores") for word in ("--role", role)]
+    roles = [
+        word
+        for role in ("evaluator", "dispatcher", "host", "carrier", "chores", "gateway")
+        for word in ("--role", role)
+    ]
     made = fleethook("service", "install", "--for", "systemd", "--print", "--json", *flags, *roles)
     units = {Path(name): text for name, text in made.json["files"].items() if name.endswith(".service")}
-    assert len(units) == 5
+    assert len(units) == 6
     for path, text in units.items():
         (tmp_path / path.name).write_text(text, "utf-8")
         assert ("User=daemon" in text) is whole

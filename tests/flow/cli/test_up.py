@@ -147,9 +147,11 @@ def test_up_says_what_it_started_and_with_what(up: tuple[Place, Done]) -> None:
         "host.1",
         "carrier.1",
         "chores.1",
+        "gateway.1",
     ]
     assert said["server"].startswith(("valkey ", "redis "))
     assert said["created"]
+    assert said["gateway"][-1] == f"unix:{place.root / 'fh/run/gateway.sock'}"
     config = Path(said["config"])
     assert "destructive-commands: true" in config.read_text("utf-8")
     assert json.loads((config.parent / "fleethook.schema.json").read_bytes())["title"] == "fleethook.yaml"
@@ -180,6 +182,7 @@ def test_status_shows_who_is_alive(up: tuple[Place, Done]) -> None:
         "host": ("ok", 1),
         "carrier": ("ok", 1),
         "chores": ("ok", 1),
+        "gateway": ("ok", 1),
     }
     assert [stream["name"] for stream in found["streams"]][:4] == ["requests", "waiting", "events", "deliveries"]
     assert found["problems"] == []

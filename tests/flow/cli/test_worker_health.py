@@ -32,9 +32,9 @@ def probe(world: Fleet, *args: str, **more: str) -> tuple[int, str, str]:
 
 def test_the_probe_sees_each_worker_of_this_machine_and_no_other(tmp_path: Path) -> None:
     """Issue 11, operations: exit 0 with the names of those that answered, else 1, and never 2."""
-    kinds = ("evaluator", "dispatcher", "dispatcher", "host", "carrier", "chores")
+    kinds = ("evaluator", "dispatcher", "dispatcher", "host", "carrier", "chores", "gateway")
     with fleet(tmp_path, *kinds) as world:
-        for kind in ("evaluator", "host", "carrier", "chores"):
+        for kind in ("evaluator", "host", "carrier", "chores", "gateway"):
             code, out, err = probe(world, kind)
             assert (code, out.count(f"{kind}-test-host-")) == (0, 1), err
         wait_until(lambda: probe(world, "dispatcher")[1].count("dispatcher-") == 2, "the one that stands by is seen")

@@ -49,6 +49,7 @@ _BUS: Final = frozenset(
         "host",
         "carrier",
         "chores",
+        "gateway",
     }
 )
 _FLEET: Final = frozenset({"hooks", "fleet-guards", "hosts"})

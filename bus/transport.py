@@ -1,0 +1,245 @@
+"""Adds events and requests to their streams and waits for replies: what `Bus` and the gateway share.
+
+It works on the fields of stream entries, so it carries canonical events and agents' own payloads alike. The first two
+fields are always `id` and the event's id.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from bus.errors import FleethookError, NoEvaluator, RequestTimeout, Unreachable
+from bus.event_folder import NOT_SAID, EventFolder, folder_fields
+from bus.events import Event
+from bus.ids import event_id, reply_token
+from bus.verdicts import Policy
+from bus.wire.codec import encode_event
+from bus.wire.connections import CONNECT_SECONDS, Command, Connection, Connections
+from bus.wire.keys import Keys, note_key
+from bus.wire.streams import checked, is_full
+
+WAIT_SLICE: Final = 1.0
+"""Seconds of one blocking wait: a reply lost on the wire is noticed after one slice and read again."""
+
+_WIRE_SECONDS: Final = 0.25
+_MOST_FAILURES: Final = 3
+_PAUSE_SECONDS: Final = 0.05
+_AT_ONCE: Final = 0.001
+
+Fields = tuple[str | bytes | int, ...]
+"""The fields of a stream entry: names and values in turn."""
+
+
+class Transport:
+    """The sender's side of one fleet's streams, with a spool for events while Redis is away."""
+
+    def __init__(self, connections: Connections, keys: Keys, spool: Path | None = None, *, drains: bool = True) -> None:
+        """With `drains`, a publish sends what is spooled first; a process with a drainer of its own needs that not."""
+        self.connections, self.keys = connections, keys
+        self.spool, self._drains = spool, drains
+        self.kept = 0
+        """How many events went to the spool because Redis was away."""
+        self._may_have_spooled = drains and spool is not None
+        """Whether a publish has to look for spooled events."""
+
+    async def publish(self, entries: Sequence[Fields]) -> None:
+        """Add events in one write; while Redis is away they go to the spool. Raises Unreachable without one."""
+        commands: dict[str, Command] = {_id(entry): ("XADD", self.keys("events"), "*", *entry) for entry in entries}
+        try:
+            if self._may_have_spooled:  # earlier events go first
+                await self._drain()
+            try:
+                left = await self._add(commands)
+            except Unreachable:
+                # The connection broke before or after Redis had the events: we cannot know. The mark makes the dispatcher
+                # look for an earlier event of the same id, and remove this one if there is one.
+                left = await self._add({name: (*command, "spooled", "1") for name, command in commands.items()})
+        except Unreachable as error:
+            left = dict.fromkeys(commands, error)
+        if left:
+            if self.spool is None:
+                raise next(iter(left.values()))
+            self._keep([entry for entry in entries if _id(entry) in left])
+
+    async def ask(self, entry: Fields, deadline: float, *, longest: float = 0.0, outage: float = 0.0) -> bytes:
+        """The reply to the request with these fields, by `deadline` (monotonic seconds).
+
+        If hooks declare more time, waits while an evaluator says that they run, until `longest`. A server that is away is
+        tried for `outage` seconds, since a restart must let no call pass. Raises NoEvaluator, RequestTimeout, Unreachable.
+        """
+        reply = self.keys("reply", reply_token())
+        raw = await self._wait(entry, reply, deadline, longest, outage)
+        if raw is None and longest > deadline:
+            raw = await self._wait_longer(reply, longest)
+        if raw is None:
+            raise RequestTimeout("no verdict came within the budget")
+        return raw
+
+    async def report_fallback(self, entry: Fields, about: Fields, reason: str) -> None:
+        """Record that the sender of `entry` fell back: the recorded verdict and what the sender did may differ.
+
+        `about` are the fields that say whose event it was.
+        """
+        fields = ("id", event_id(), "of", _id(entry), "fallback", reason, *about)
+        try:
+            with self.connections.lease() as connection:
+                (reply,) = await connection.exchange(
+                    [("XADD", self.keys("events"), "*", *fields)], seconds=CONNECT_SECONDS
+                )
+            checked(reply, "reporting a fallback")
+        except FleethookError:
+            # The whole request, because we cannot know whether Redis has it; its id makes it count once.
+            with contextlib.suppress(Unreachable):  # a full spool counts what it loses
+                self._keep([entry], "fallback", reason)
+
+    async def _drain(self) -> None:
+        """Send the spooled events in order; raises Unreachable, and keeps what is not acknowledged."""
+        from bus.shim.spool import Draining, add_commands
+
+        if self.spool is not None and _has_entries(self.spool):
+            with contextlib.suppress(BlockingIOError, TimeoutError), Draining(self.spool, _WIRE_SECONDS) as spool:
+                for batch in spool.batches():
+                    with self.connections.lease() as connection:
+                        for reply in await connection.exchange(add_commands(self.keys.prefix, batch)):
+                            checked(reply, "sending spooled events")
+        self._may_have_spooled = False
+
+    async def _add(self, commands: Mapping[str, Command]) -> dict[str, Unreachable]:
+        """Send the commands in one write; returns those that a full or read-only server refused, with its error."""
+        refused: dict[str, Unreachable] = {}
+        if not commands:
+            return refused
+        with self.connections.lease() as connection:
+            replies = await connection.exchange(list(commands.values()))
+        for name, reply in zip(commands, replies, strict=True):
+            try:
+                checked(reply, "publishing")
+            except Unreachable as error:
+                refused[name] = error
+        return refused
+
+    def _keep(self, entries: Sequence[Fields], *more: str) -> None:
+        """Append events to the spool; a drainer sends each once. Raises Unreachable if the spool is full."""
+        if self.spool is None:
+            return
+        from bus.shim.spool import append
+
+        self._may_have_spooled = self._drains
+        self.kept += len(entries)
+        for entry in entries:
+            fields = [field if isinstance(field, bytes) else str(field) for field in entry]
+            if not append(self.spool, "events", [*fields, *more]):
+                raise Unreachable(f"redis is away and the spool {self.spool} takes no more; an event is lost")
+
+    async def _wait(self, entry: Fields, reply: str, deadline: float, longest: float, outage: float) -> bytes | None:
+        """Add the request and wait, one slice at a time; after a broken connection look for a reply before adding it again.
+
+        A request with a known id joins the running evaluation or gets the kept verdict, so it is evaluated once.
+        """
+        add: Command = ("XADD", self.keys("requests"), "*", "reply", reply, *entry)
+        alive: Command = ("EXISTS", self.keys("alive", "evaluator"))
+        added, failures, tried_until = False, 0, time.monotonic() + outage
+        while (left := deadline - time.monotonic()) > 0:
+            wait = min(left, WAIT_SLICE)
+            commands: list[Command] = [alive, ("BLMOVE", reply, reply, "LEFT", "LEFT", f"{wait:.3f}")]
+            if not added:
+                patience = longest - deadline
+                more = ("patience", int((left + patience) * 1000)) if patience > 0 else ()
+                commands.insert(1, (*add, "budget", int(left * 1000), *more))
+            try:
+                with self.connections.lease() as connection:
+                    raw = await _read_reply(connection, reply) if failures else None
+                    raw = raw or await _round_trip(connection, commands, wait + _WIRE_SECONDS)
+            except NoEvaluator:
+                raise
+            except Unreachable:
+                added, failures = False, failures + 1
+                if failures >= _MOST_FAILURES:
+                    if time.monotonic() >= tried_until:
+                        raise
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            if raw is not None:
+                return raw
+            added = True
+        return None
+
+    async def _wait_longer(self, reply: str, longest: float) -> bytes | None:
+        """The reply of hooks that take longer than the budget; None once no evaluator says that they run (`slow_hooks`)."""
+        while (left := longest - time.monotonic()) > 0:
+            with self.connections.lease() as connection:
+                (note,) = await connection.exchange([("EXISTS", note_key(reply))])
+                runs = checked(note, "asking whether hooks still run") == 1
+                wait = min(left, WAIT_SLICE) if runs else _AT_ONCE
+                command: Command = ("BLMOVE", reply, reply, "LEFT", "LEFT", f"{wait:.3f}")
+                raw = await _answer(connection, command, wait + 2 * WAIT_SLICE)
+            if raw is not None or not runs:
+                return raw
+        return None
+
+
+def event_entry(event: Event, folder: EventFolder = NOT_SAID, policy: Policy = "allow") -> Fields:
+    """The fields of a canonical event; `folder` is its folder where its machine knows it."""
+    entry: Fields = (
+        "id",
+        event.id,
+        "source",
+        event.source,
+        "event",
+        event.type,
+        "host",
+        event.host,
+        "body",
+        encode_event(event),
+        *folder_fields(folder),
+    )
+    if policy != "allow":
+        entry += ("policy", policy)
+    return (*entry, "parent", event.parent) if event.parent else entry
+
+
+def _id(entry: Fields) -> str:
+    return str(entry[1])
+
+
+def _has_entries(spool: Path) -> bool:
+    return spool.exists() or spool.with_name(f"{spool.name}.draining").exists()
+
+
+async def _read_reply(connection: Connection, reply: str) -> bytes | None:
+    (kept,) = await connection.exchange([("LINDEX", reply, 0)], seconds=_WIRE_SECONDS)
+    return kept if isinstance(kept, bytes) else None
+
+
+async def _answer(connection: Connection, wait: Command, seconds: float) -> bytes | None:
+    """The reply that one blocking command brings, or None if none came."""
+    (answer,) = await connection.exchange([wait], seconds=seconds)
+    return await _read_answer(connection, wait, answer, seconds)
+
+
+async def _round_trip(connection: Connection, commands: Sequence[Command], seconds: float) -> bytes | None:
+    """The answer, or None if none came; raises NoEvaluator as soon as the first reply says so."""
+    *sent, answer = await connection.exchange(commands, seconds=seconds, first=_check_evaluator)
+    for reply in sent:
+        checked(reply, "asking for a verdict")
+    return await _read_answer(connection, commands[-1], answer, seconds)
+
+
+async def _read_answer(connection: Connection, wait: Command, answer: Any, seconds: float) -> bytes | None:
+    if is_full(answer):  # a full server has the request, and still accepts BLPOP
+        _, reply, *_, patience = wait
+        (row,) = await connection.exchange([("BLPOP", reply, patience)], seconds=seconds)
+        if not isinstance(row, Exception):  # an error: our ACL is older than this command
+            answer = row and row[1]
+    answer = checked(answer, "waiting for a verdict")
+    return None if answer is None else bytes(answer)
+
+
+def _check_evaluator(reply: Any) -> None:
+    if checked(reply, "looking for an evaluator") == 0:
+        raise NoEvaluator("no evaluator is alive; `fleethook up` or `fleethook worker evaluator` starts one")

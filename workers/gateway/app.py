@@ -1,0 +1,96 @@
+"""The paths of a gateway, each with the scope that it needs, as one Starlette application."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from bus.errors import FleethookError
+from workers.gateway.access import Access
+from workers.gateway.health import Health
+from workers.gateway.hooks import Hooks
+from workers.gateway.metrics import Metrics
+from workers.gateway.problems import Problem, problem_of
+from workers.gateway.programs import Programs
+from workers.gateway.tokens import Scope
+
+log = logging.getLogger("fleethook.gateway")
+
+Handle = Callable[[Request], Awaitable[Response]]
+Refuse = Callable[[Request, Problem], Response]
+
+_HEADERS: Final = {"X-Content-Type-Options": "nosniff"}
+
+
+class Endpoint(NamedTuple):
+    """One path and method."""
+
+    method: str
+    path: str
+    scope: Scope | None
+    """What the caller's token has to have; None: anyone may call."""
+    handle: Handle
+    refuse: Refuse | None = None
+    """Makes the response to a call that is refused or fails, where that is more than the error itself."""
+
+
+def endpoints(hooks: Hooks, programs: Programs, health: Health, metrics: Metrics) -> tuple[Endpoint, ...]:
+    """Every path of a gateway."""
+    return (
+        Endpoint("POST", "/v1/hooks/{agent}/{event}", "publish", hooks.handle, hooks.refuse),
+        Endpoint("POST", "/v1/events", "publish", programs.publish),
+        Endpoint("POST", "/v1/requests", "publish", programs.ask),
+        Endpoint("GET", "/livez", None, health.live),
+        Endpoint("GET", "/readyz", None, health.ready),
+        Endpoint("GET", "/metrics", "observe", metrics.scrape),
+        Endpoint("GET", "/admin/metrics", "observe", metrics.scrape),
+    )
+
+
+def application(paths: tuple[Endpoint, ...], access: Access) -> Starlette:
+    """The application; every error of every path has the one shape of `problems`."""
+    routes = [Route(path.path, _checked(path, access), methods=[path.method]) for path in paths]
+    return Starlette(routes=routes, exception_handlers={HTTPException: _unrouted})
+
+
+def _checked(endpoint: Endpoint, access: Access) -> Handle:
+    """The endpoint behind its checks."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            await access.check(request, endpoint.scope)
+            response = await endpoint.handle(request)
+        except FleethookError as error:
+            response = _failed(endpoint, request, problem_of(error))
+        except Exception as error:
+            log.exception("%s %s", endpoint.method, endpoint.path)
+            detail = f"the gateway failed on this call ({type(error).__name__}); its log says why"
+            response = _failed(endpoint, request, Problem(500, "failed", detail))
+        response.headers.update(_HEADERS)
+        return response
+
+    return answer
+
+
+def _failed(endpoint: Endpoint, request: Request, problem: Problem) -> Response:
+    return problem.response() if endpoint.refuse is None else endpoint.refuse(request, problem)
+
+
+async def _unrouted(request: Request, error: Exception) -> Response:
+    """The problem of a path or method that does not exist."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+    if status == 405:
+        problem = Problem(
+            405, "method", f"{request.url.path[:200]} takes {headers.get('Allow', 'another method')}", headers
+        )
+    else:
+        problem = Problem(404, "path", f"there is nothing at {request.url.path[:200]}")
+    return problem.response()

@@ -1,0 +1,53 @@
+"""This gateway in Redis while it runs: its heartbeat and its addresses, for `status` and `worker --health`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+from bus.errors import FleethookError
+from bus.wire.connections import Connections
+from bus.wire.consumer import BEAT_SECONDS
+from bus.wire.keys import HEARTBEAT_MS, MINUTE, Keys
+from bus.wire.streams import Backoff, ScriptCall, checked
+
+_GONE_MS: Final = MINUTE
+"""A gateway that was killed leaves the list after this time."""
+
+
+async def beat(connections: Connections, keys: Keys, name: str, addresses: Callable[[], str]) -> None:
+    """Write the heartbeat until cancelled; a failure is logged once and tried again."""
+    backoff = Backoff("gateway")
+    while True:
+        try:
+            await beat_once(connections, keys, name, addresses())
+            backoff.back()
+        except FleethookError as error:
+            await backoff.wait(error)
+        else:
+            await asyncio.sleep(BEAT_SECONDS)
+
+
+async def beat_once(connections: Connections, keys: Keys, name: str, addresses: str) -> None:
+    """Write the heartbeat once; raises Unreachable."""
+    now = int(time.time() * 1000)
+    with connections.lease() as connection:
+        for reply in await connection.exchange(
+            [
+                ScriptCall("beat", (keys("beat", name),), (addresses, HEARTBEAT_MS)).whole_command(),
+                ("ZADD", keys("gateways"), now, name),
+                ("ZREMRANGEBYSCORE", keys("gateways"), 0, now - _GONE_MS),
+            ]
+        ):
+            checked(reply, "writing the gateway's heartbeat")
+
+
+async def leave(connections: Connections, keys: Keys, name: str) -> None:
+    """Remove this gateway from the list; an error is of no interest, since the heartbeat ends by itself."""
+    try:
+        with connections.lease() as connection:
+            await connection.exchange([("ZREM", keys("gateways"), name), ("DEL", keys("beat", name))])
+    except FleethookError:
+        pass

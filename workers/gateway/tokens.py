@@ -1,0 +1,146 @@
+"""Bearer tokens: created once and shown once, kept as hashes in Redis, and what each may do.
+
+A token is 256 random bits, so its SHA-256 is as good as a slow hash: there is nothing to guess.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import re
+import secrets
+import time
+from collections.abc import Iterable
+from typing import Final, Literal, get_args
+
+import msgspec
+
+from bus.errors import ConfigError, FleethookError, NotFound
+from bus.wire.connections import Connections
+from bus.wire.keys import Keys
+from bus.wire.streams import checked, flat
+
+Scope = Literal["publish", "observe", "operate", "admin"]
+SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
+"""What a token may do: send events and ask for verdicts; read; retry, pause and answer; publish hooks and tokens."""
+
+PREFIX: Final = "fht_"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+_FRESH_SECONDS: Final = 1.0
+"""How long a gateway goes on with the tokens that it has read: a revoked one is refused after this time."""
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One token as Redis keeps it."""
+
+    name: str
+    digest: str
+    """The SHA-256 of the token, in hex."""
+    scopes: tuple[Scope, ...]
+    created: int
+    """Milliseconds since 1970."""
+    by: str = ""
+    """The user and host that created it."""
+    expires: int = 0
+    """Milliseconds since 1970; 0: never."""
+
+    def may(self, scope: Scope) -> bool:
+        """Whether the token has this scope."""
+        return scope in self.scopes
+
+
+async def create_token(
+    connections: Connections, keys: Keys, name: str, scopes: Iterable[Scope], *, by: str, seconds: float = 0.0
+) -> tuple[str, Token]:
+    """A new token, which is shown this once, and its record; raises ConfigError for a bad or taken name."""
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"{name[:80]!r} cannot name a token", hint="letters, digits, '.', '_', '@' and '-', 64 at most"
+        )
+    secret, now = PREFIX + secrets.token_urlsafe(32), int(time.time() * 1000)
+    chosen = tuple(scope for scope in SCOPES if scope in set(scopes))
+    token = Token(
+        name=name,
+        digest=_digest(secret),
+        scopes=chosen,
+        created=now,
+        by=by,
+        expires=now + int(seconds * 1000) if seconds else 0,
+    )
+    with connections.lease() as connection:
+        (added,) = await connection.exchange([("HSETNX", keys("tokens"), name, msgspec.json.encode(token))])
+    if checked(added, "keeping the token") == 0:
+        raise ConfigError(f"there is a token {name!r} already", hint=f"`fleethook tokens revoke {name}` removes it")
+    return secret, token
+
+
+async def list_tokens(connections: Connections, keys: Keys) -> tuple[Token, ...]:
+    """Every token, the oldest first; an entry that cannot be read is left out. Raises Unreachable."""
+    with connections.lease() as connection:
+        (rows,) = await connection.exchange([("HGETALL", keys("tokens"))])
+    found = []
+    for raw in flat(checked(rows, "reading the tokens")).values():
+        try:
+            found.append(msgspec.json.decode(raw, type=Token))
+        except msgspec.DecodeError:
+            continue
+    return tuple(sorted(found, key=lambda token: (token.created, token.name)))
+
+
+async def revoke_token(connections: Connections, keys: Keys, name: str) -> None:
+    """Remove a token; gateways refuse it within a second. Raises NotFound."""
+    with connections.lease() as connection:
+        (removed,) = await connection.exchange([("HDEL", keys("tokens"), name)])
+    if checked(removed, "removing the token") == 0:
+        raise NotFound(f"there is no token {name!r}; `fleethook tokens list` shows them")
+
+
+class TokenBook:
+    """The tokens as one gateway knows them: read again once a second, and for a token that it does not know.
+
+    While Redis is away it goes on with those that it has.
+    """
+
+    def __init__(self, connections: Connections, keys: Keys) -> None:
+        self._connections, self._keys = connections, keys
+        self._tokens: tuple[Token, ...] | None = None
+        self._read_at = 0.0
+        self._reading = asyncio.Lock()
+
+    async def tokens(self) -> tuple[Token, ...]:
+        """The tokens; raises FleethookError if none could ever be read."""
+        return await self._since(time.monotonic() - _FRESH_SECONDS)
+
+    async def find(self, secret: str) -> Token | None:
+        """The valid token that this text is, or None; raises FleethookError if no tokens could ever be read."""
+        asked, digest = time.monotonic(), _digest(secret)
+        found = _match(await self.tokens(), digest) or _match(await self._since(asked), digest)
+        return None if found is None or 0 < found.expires <= time.time() * 1000 else found
+
+    async def _since(self, moment: float) -> tuple[Token, ...]:
+        """The tokens as they were at this moment or later; one reading at a time, whoever asks with wrong tokens."""
+        if self._tokens is None or self._read_at < moment:
+            async with self._reading:
+                if self._tokens is None or self._read_at < moment:
+                    began = time.monotonic()
+                    try:
+                        self._tokens = await list_tokens(self._connections, self._keys)
+                    except FleethookError:
+                        if self._tokens is None:
+                            raise
+                    self._read_at = began
+        return self._tokens
+
+
+def _match(tokens: Iterable[Token], digest: str) -> Token | None:
+    """The token with this digest; looks at all of them, at each in constant time."""
+    found = None
+    for token in tokens:
+        if hmac.compare_digest(token.digest, digest):
+            found = token
+    return found
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
