@@ -58,7 +58,7 @@ KNOWN_BY = {
     "click": {"workers.cli"},
     "starlette": {"workers.gateway"},
     "uvicorn": {"workers.gateway.server"},
-    "prometheus_client": {"workers.gateway.metrics"},
+    "prometheus_client": {"workers.gateway.metric_families"},
 }
 
 

@@ -43,7 +43,9 @@ COMMANDS: Final = {
     "plugins": Lazy("workers.cli.hooks.plugins:plugins", "List the plugins in hook files.", _SET),
     "hosts": Lazy("workers.cli.hosts:hosts", "List the hosts that have hooks of their own, and forget one.", _SET),
     "key": Lazy("workers.cli.key:key", "Copy the key of sealed secrets to another machine.", _SET),
-    "tokens": Lazy("workers.cli.tokens:tokens", "Create, list and revoke the tokens that gateways accept.", _SET),
+    "tokens": Lazy(
+        "workers.cli.gateway.tokens:tokens", "Create, list and revoke the tokens that gateways accept.", _SET
+    ),
     "config": Lazy("workers.cli.config:config", "Show and check settings and files.", _SET),
     "install": Lazy("workers.cli.install:install", "Connect an agent: write its hook settings.", _SET),
     "uninstall": Lazy("workers.cli.uninstall:uninstall", "Remove an agent's hook settings again.", _SET),

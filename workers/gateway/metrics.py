@@ -5,13 +5,9 @@ The counters are in Redis, so they add up over all processes and outlive each of
 
 from __future__ import annotations
 
-import platform
-from collections.abc import Iterable, Iterator, Mapping
+import asyncio
+from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,7 +15,9 @@ from bus.config.settings import Settings
 from bus.system.directories import Directories
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
-from workers.records.status import Status, status
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 
 class Metrics:
@@ -34,88 +32,20 @@ class Metrics:
         places: Directories,
         version: str,
     ) -> None:
-        self._where = (connections, rq, keys, settings, places)
-        self._version = version
+        self._connections, self._rq, self._keys = connections, rq, keys
+        self._settings, self._places, self._version = settings, places, version
 
     async def scrape(self, _: Request) -> Response:
-        """The metrics in Prometheus' text format; raises Unreachable, so that a scrape fails while Redis is away."""
-        found = await status(*self._where)
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Collected(tuple(families(found, self._version))))
-        return Response(generate_latest(registry), 200, None, CONTENT_TYPE_LATEST)
+        """The metrics; raises Unreachable, so that a scrape fails while Redis is away."""
+        # Loading them takes half a second, which neither a start nor a hook call should wait for.
+        status, families = await asyncio.to_thread(_load)
+        found = await status.status(self._connections, self._rq, self._keys, self._settings, self._places)
+        body, kind = families.exposition(found, self._version)
+        return Response(body, 200, None, kind)
 
 
-class _Collected(Collector):
-    """Families that are collected already, in the form that the library asks for."""
+def _load() -> tuple[ModuleType, ModuleType]:
+    from workers.gateway import metric_families
+    from workers.records import status
 
-    def __init__(self, families: tuple[Metric, ...]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterable[Metric]:
-        return self._families
-
-    def describe(self) -> Iterable[Metric]:
-        return ()
-
-
-def families(found: Status, version: str) -> Iterator[Metric]:
-    """Every metric of a fleet's state."""
-    info = GaugeMetricFamily("fleethook_build_info", "The versions in use.", labels=["version", "python", "redis"])
-    info.add_metric([version, platform.python_version(), f"{found.server.brand} {found.server.version}".strip()], 1)
-    yield info
-    yield _gauge(
-        "fleethook_workers",
-        "Live processes by type.",
-        "role",
-        {role.role: role.alive for role in found.roles if role.alive is not None},
-    )
-    yield _gauge(
-        "fleethook_stream_length",
-        "Entries of a stream.",
-        "stream",
-        {stream.name: stream.length for stream in found.streams},
-    )
-    for name, text, values in (
-        ("pending", "Entries that are read and not acknowledged.", {one: one.pending for one in found.streams}),
-        ("lag", "Entries that the group has not read.", {one: one.lag for one in found.streams}),
-    ):
-        family = GaugeMetricFamily(f"fleethook_stream_{name}_messages", text, labels=["stream", "group"])
-        for stream, value in values.items():
-            if stream.group and value is not None:
-                family.add_metric([stream.name, stream.group], value)
-        yield family
-    yield GaugeMetricFamily("fleethook_dlq_messages", "Dead letters.", value=found.dead)
-    yield GaugeMetricFamily("fleethook_deliveries_due", "Deliveries that are tried again later.", value=found.due)
-    yield GaugeMetricFamily("fleethook_hook_set_version", "The published hook set's version.", value=found.version)
-    yield GaugeMetricFamily("fleethook_redis_used_memory_bytes", "The server's memory.", value=found.server.memory)
-    yield from _counters(found.stats)
-
-
-def _counters(stats: Mapping[str, int]) -> Iterator[Metric]:
-    yield _counter("fleethook_verdicts", "Verdicts that hooks gave.", "verdict", _after(stats, "verdicts:"))
-    outcomes = {"created" if name == "owed" else name: count for name, count in _after(stats, "deliveries:").items()}
-    yield _counter("fleethook_deliveries", "Deliveries by outcome.", "outcome", outcomes)
-    for name, text in (
-        ("events", "Events that were dispatched."),
-        ("fallbacks", "Answers that no hook gave, and hooks that failed."),
-        ("lost", "Parts of verdicts that an agent's protocol cannot carry."),
-    ):
-        yield CounterMetricFamily(f"fleethook_{name}", text, value=stats.get(name, 0))
-
-
-def _after(stats: Mapping[str, int], beginning: str) -> dict[str, int]:
-    return {name.removeprefix(beginning): value for name, value in stats.items() if name.startswith(beginning)}
-
-
-def _gauge(name: str, text: str, label: str, values: Mapping[str, int]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, text, labels=[label])
-    for key, value in values.items():
-        family.add_metric([key], value)
-    return family
-
-
-def _counter(name: str, text: str, label: str, values: Mapping[str, int]) -> CounterMetricFamily:
-    family = CounterMetricFamily(name, text, labels=[label])
-    for key, value in values.items():
-        family.add_metric([key], value)
-    return family
+    return status, metric_families

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bus.config.settings import OTHER_VARIABLES, VARIABLES
+from bus.config.settings import OTHER_VARIABLES, VARIABLES, Settings
 from tests.support.kubernetes_schema import schema_problems
 from tests.support.manifests import COMMANDS, compose, deployments, objects
 
@@ -28,8 +28,8 @@ def container(kind: str) -> dict[str, Any]:
     return one
 
 
-def named(kind: str) -> dict[str, Any]:
-    (one,) = [one for one in objects() if one["kind"] == kind]
+def named(kind: str, name: str = "fleethook") -> dict[str, Any]:
+    (one,) = [one for one in objects() if one["kind"] == kind and one["metadata"]["name"] == name]
     return one
 
 
@@ -115,3 +115,14 @@ def test_a_wrong_manifest_is_found(field: str, value: object, problem: str) -> N
         del manifest["spec"][field]
     (found,) = schema_problems(manifest)
     assert found.startswith(problem)
+
+
+def test_pods_of_the_namespace_may_reach_the_gateway() -> None:
+    policy = named("NetworkPolicy", "fleethook-gateway")["spec"]
+    assert policy["podSelector"]["matchLabels"] == DEPLOYMENTS["gateway"]["spec"]["template"]["metadata"]["labels"]
+    (rule,) = policy["ingress"]
+    assert [opened["port"] for opened in rule["ports"]] == [Settings().gateway_port]
+    assert rule["from"] == [{"podSelector": {}}]
+    settings = named("ConfigMap")["data"]
+    assert settings["FLEETHOOK_GATEWAY_HOST"] == "0.0.0.0"
+    assert settings["FLEETHOOK_GATEWAY_NAMES"] == "fleethook-gateway", "the name by which pods call it"

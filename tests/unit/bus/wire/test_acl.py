@@ -42,8 +42,9 @@ def test_a_worker_reaches_every_declared_key_and_only_reads_the_hook_set() -> No
     rules = roles("fleet")["worker"]
     for key in DECLARED:
         pattern = f"~fh:fleet:{{*}}:{key.pattern}"
-        assert (pattern in rules) is not key.pattern.startswith("hookset:")
-    assert [rule for rule in rules if "hookset" in rule] == ["%R~fh:fleet:{*}:hookset:*"]
+        assert (pattern in rules) is not key.pattern.startswith(("hookset:", "tokens"))
+    reads = [rule for rule in rules if "hookset" in rule or "tokens" in rule]
+    assert reads == ["%R~fh:fleet:{*}:hookset:*", "%R~fh:fleet:{*}:tokens"]
 
 
 @pytest.mark.parametrize("role", ["shim", "agent"])

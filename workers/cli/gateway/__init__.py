@@ -1,0 +1,1 @@
+"""Commands about gateways: the tokens that they accept."""
