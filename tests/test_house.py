@@ -232,6 +232,13 @@ def test_importing_bus_is_cheap() -> None:
     assert len(loaded) < 10, loaded
 
 
+def test_importing_the_pytest_plugin_is_cheap() -> None:
+    """Every run of pytest loads it where Fleethook is installed; the engine waits for the first test that needs it."""
+    code = "import sys, bus.testing.plugin; print(*sorted(name for name in sys.modules if name.startswith('bus')))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["bus", "bus.testing", "bus.testing.plugin"]
+
+
 def test_public_names_are_complete_and_sorted() -> None:
     """Every name in `__all__` exists."""
     bus = importlib.import_module("bus")

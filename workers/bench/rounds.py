@@ -25,6 +25,8 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     processes: int = 25
     published: int = 2_000
     delivered: int = 4_000
+    carried: int = 4
+    """Rounds of the carrier in each round: one is half a CPU-second; on a shared machine they differ by a factor of two."""
     plain: int = 50
     """Deliveries of one round the simple way (`bench/plain.py`)."""
     paced: int = 2_500
@@ -48,6 +50,7 @@ QUICK: Final = Sizes(
     processes=2,
     published=200,
     delivered=100,
+    carried=1,
     plain=2,
     paced=100,
     ills=1,

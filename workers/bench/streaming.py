@@ -82,7 +82,7 @@ async def delivery_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
             ours, theirs = await alternate(
                 lambda: _carried(url, port, sizes.delivered),
                 lambda: _raw(port, sizes.delivered),
-                4 * rounds,  # each is half a CPU-second; on a shared machine they differ by a factor of two (measured)
+                sizes.carried * rounds,
                 warm_ups=sizes.warm_ups,
             )
             plain = [await plainly(url, port, sizes.plain) for _ in range(min(rounds, 3))]
