@@ -8,7 +8,7 @@
     ├── OverBudget             a check that is too heavy for the process that was to make it
     ├── DecodeError            bytes from outside that are not what they claim to be
     ├── Unreachable            Redis (or a gateway) is away, full, read-only or refuses our credentials
-    │   └── NoEvaluator        Redis is there, but nobody alive would answer a request
+    │   └── NoEvaluator        Redis answers, but no evaluator is alive
     ├── RequestTimeout         the budget is used up and no verdict came
     ├── ServerError            the embedded server: none to be had, a foreign data directory, owned by another
     ├── TargetRefused          the address policy refuses to connect there
@@ -80,7 +80,7 @@ class Unreachable(FleethookError):
 
 
 class NoEvaluator(Unreachable):
-    """Redis answered, but no evaluator has a heartbeat, so nobody would answer a request."""
+    """Redis answered, but no evaluator has a heartbeat, so a request would get no answer."""
 
 
 class RequestTimeout(FleethookError):

@@ -9,7 +9,7 @@ _LONGEST: Final = 4096
 
 
 class EventFolder(NamedTuple):
-    """Where a hook command ran, or what a program named; empty where nobody said it."""
+    """The folder in which a hook command ran, or that a program named; empty if it is not known."""
 
     path: str = ""
     """With symbolic links resolved."""
@@ -41,5 +41,5 @@ def read_folder(path: str, repository: str) -> EventFolder:
 
 
 def lies_in(path: str, folder: str) -> bool:
-    """Whether a path is a folder of any machine, or lies below it."""
+    """Whether a path is a folder of any machine, or is below it."""
     return bool(folder) and (path == folder or path.startswith(folder.rstrip("/") + "/"))

@@ -1,4 +1,4 @@
-"""Names that nobody else can guess or repeat: events, reply keys, consumers, hosts."""
+"""Makes the names of events, reply keys, consumers and hosts. They are unique and cannot be guessed."""
 
 from __future__ import annotations
 

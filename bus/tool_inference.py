@@ -258,7 +258,7 @@ def _moved(call: _Call, program: str) -> Inferred | None:
         return None
     argv = [program, given[source], given[target]]
     if program == "cp":
-        return _command(call, argv)  # what it writes is told by the command: its source is only read
+        return _command(call, argv)  # the command shows what it writes: its source is only read
     moved = _command(call, argv, "delete")
     return moved._replace(tools=(*moved.tools, "write"), made={**moved.made, "paths": argv[1:]})
 

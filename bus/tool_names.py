@@ -70,7 +70,7 @@ _GEMINI: Final = {
     "grep_search": _use("grep", path="dir_path|path"),
     "search_file_content": _use("grep", path="dir_path|path"),
     "list_directory": _use("list", path="dir_path|path"),
-    "web_fetch": _use("web_fetch", url="url|prompt"),  # addresses stand in its prompt
+    "web_fetch": _use("web_fetch", url="url|prompt"),  # the addresses are in its prompt
     "google_web_search": _use("web_search"),
     "write_todos": _use("todo"),
     "invoke_agent": _use("task", agent="agent_name"),

@@ -218,7 +218,7 @@ _OPERANDS: Final = (
     "script",
     "recipe",
 )
-"""Arguments that stand in the command without a name, in this order."""
+"""Arguments that are positional in the command, in this order."""
 _KINDS: Final = ("resource_type", "resource", "kind")
 _BLANK: Final = re.compile(r"\s")
 """In the values of options that are prose: a message, a question."""

@@ -1,6 +1,6 @@
 """The dispatcher: events -> deliveries; due retries back to their streams; carriers where leases are missing.
 
-One is active at a time and others stand by. Each step counts only with the acknowledgement of its entry, so two that both
+One is active at a time, and the others wait. Each step counts only with the acknowledgement of its entry, so two that both
 believe to be active do nothing twice.
 """
 
@@ -77,7 +77,7 @@ _JOBS_SECONDS: Final = 1.0
 
 
 class Dispatcher:
-    """One dispatcher; stands by until it holds the lease."""
+    """One dispatcher; it waits until it holds the lease."""
 
     def __init__(self, url: str, keys: Keys, watcher: Watcher, connections: Connections, enqueue: Enqueue) -> None:
         self.name = consumer_name("dispatcher")
@@ -115,7 +115,7 @@ class Dispatcher:
         await self._watcher.refresh(force=True)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Dispatch while we hold the lease and stand by otherwise, until `stop`; also makes room on a full server."""
+        """Dispatch while we hold the lease and wait otherwise, until `stop`; also makes room on a full server."""
         relief = asyncio.create_task(self._relief.run(stop))
         try:
             await consume(self._consumer, partial(self._turn, stop), stop, who="dispatcher")

@@ -143,7 +143,7 @@ class _NoTraces(logging.Filter):
 
 
 class _Stoppable(SimpleWorker):
-    """A SimpleWorker that, when told to stop, also stops the job under way; and that keeps RQ's registrations fresh."""
+    """A SimpleWorker that stops the job under way too when it is stopped; and that keeps RQ's registrations fresh."""
 
     max_connection_wait_time = 2.0
     """Seconds. By default RQ waits up to a minute between attempts to reach its server."""
@@ -282,7 +282,7 @@ def _worker(process: Process, kind: str, client: Any, name: str) -> _Stoppable:
 
 
 def _watch_stop() -> asyncio.Event:
-    """An event of the running loop that is set at most 0.1 s after RQ's worker was told to stop."""
+    """An event of the running loop that is set at most 0.1 s after RQ's worker got a stop signal."""
     event = asyncio.Event()
     loop = asyncio.get_running_loop()
 

@@ -110,7 +110,7 @@ def _dispatcher(process: Process) -> Callable[[Keys, Connections, Watcher], Awai
 async def _until_reached(prepare: Callable[[], Awaitable[None]], stop: asyncio.Event, who: str) -> bool:
     """Prepare, and try again while Redis is away or the fleet's hook set cannot be read.
 
-    Returns False if the process was told to stop before it was prepared.
+    Returns False if the process got a stop signal before it was prepared.
     """
     backoff = Backoff(who)
     while not stop.is_set():

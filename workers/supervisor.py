@@ -1,4 +1,4 @@
-"""What `fleethook up` runs until it is told to stop: the embedded server, if no other is set, and the process types.
+"""What `fleethook up` runs until it gets a stop signal: the embedded server, if no other is set, and the process types.
 
 Nothing outlives it: its children hold the read end of its lifeline, and the kernel ends the server with its parent.
 """

@@ -112,7 +112,7 @@ class _Dialect:
         fields = opened(LABEL, payload)
         native = native or text(fields, "hook_event_name")
         if not native:
-            raise DecodeError(f"payload of {LABEL} names no event, and its hook command was not told which one it is")
+            raise DecodeError(f"payload of {LABEL} names no event, and its hook command names none either")
         known, tool = CAPABILITIES.get(native), text(fields, *_TOOL)
         result = next((name for name in _RESULT if name in fields), "")
         asked = _asked(fields) if tool else None

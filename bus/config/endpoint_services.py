@@ -99,4 +99,4 @@ def question_hint(entry: EndpointEntry) -> Iterator[tuple[str, str]]:
     if entry.can_block and "verdict." in entry.when:
         yield "when", "there is no verdict yet when it is asked: `verdict.decision` is empty then"
     if entry.on_failure is not None and not entry.can_block:
-        yield "on_failure", "without `can_block: true` nobody waits for it, so its failures decide nothing"
+        yield "on_failure", "without `can_block: true` no agent waits for the endpoint, so its failures decide nothing"

@@ -155,7 +155,7 @@ HOOKS: Final = {NAME: _Forge()}
 
 
 def event_fields(event: Event) -> dict[str, Any]:
-    """The event as Forge writes it (F-02); native names and the agent's own payload stand in `data.fleethook`."""
+    """The event as Forge writes it (F-02); native names and the agent's own payload are in `data.fleethook`."""
     data: dict[str, Any] = dict(event.data)
     kind, tool = event.type, None
     if event.tool:

@@ -102,7 +102,12 @@ class _GobbyReader:
         for name in parts:
             if name not in {"websocket", "webhooks", "plugins"}:
                 self.warn((_KEY, name), f"{_KEY}.{name} is not known and ignored")
-        self.section(parts, "websocket", _Socket, "no one is told over a WebSocket yet: it is kept and does nothing")
+        self.section(
+            parts,
+            "websocket",
+            _Socket,
+            "events are not sent over a WebSocket yet: the section is kept and does nothing",
+        )
         self.section(parts, "plugins", _Plugins, "Gobby's Python plugins are not run yet: they are kept and do nothing")
         webhooks = self.part((_KEY, "webhooks"), parts.get("webhooks") or {}, _Webhooks)
         if webhooks is not None:

@@ -38,7 +38,7 @@ def forge_project_files(root: Path) -> tuple[Path, ...]:
 def forge_project_root(cwd: str | Path) -> Path:
     """The nearest folder upward with `.forge`, `.src` or `.git`, else the folder itself (F-09).
 
-    The home directory and `/` are nobody's project, and no other file system is looked at.
+    The home directory and `/` are no project, and other file systems are not searched.
     """
     start = os.path.abspath(cwd)
     try:

@@ -148,7 +148,7 @@ class _Pigo:
         """Before a tool any exit but 0 cancels it, and a timeout counts as exit 1 (P-10, P-12).
 
         Death by signal and a command that could not be started are failures, which pigo's policy denies there; so is a
-        timeout where somebody chose another policy than pigo's. Elsewhere `on_failure` is allow: a warning.
+        timeout where the file has another policy than pigo's. Elsewhere `on_failure` is allow: a warning.
         """
         wrong, shown = failure(hook, done, seconds), output(done)
         code = 1 if done.timed_out else done.exit_code

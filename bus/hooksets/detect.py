@@ -1,7 +1,7 @@
 """Detects the dialect of a hook file or folder.
 
-A name that only one system has decides, then the content. Claude Code and ion write the same form: what stands in it
-decides between them, and the place only where that says nothing.
+A name that only one system has decides, else the content. Claude Code and ion have the same format: the fields in it decide
+between them, and the path only if the fields do not.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MOST_PLUGINS: Final = 200
 
 
 def detect_dialect(path: Path) -> tuple[Path, str]:
-    """The file or folder that a path stands for, and its dialect; an empty dialect where it is unclear.
+    """The file or folder that a path means, and its dialect; an empty dialect if it is unclear.
 
     Raises ConfigError where the file cannot be read.
     """

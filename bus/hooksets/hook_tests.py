@@ -192,7 +192,7 @@ def native_event(kind: str) -> tuple[str, str]:
 
 
 def agent_with_event(native: str) -> str:
-    """The first agent that calls one of its events so; empty for our own event types and for what nobody has."""
+    """The first agent that calls one of its events so; empty for our own event types and for unknown ones."""
     agents = () if native in _OWN_TYPES else SOURCES
     return next((agent for agent in agents if native in find(agent).capabilities), "")
 

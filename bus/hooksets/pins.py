@@ -84,7 +84,7 @@ def _digest_of_one(path: str) -> str:
 def check_pins(hook: Hook, directory: str) -> None:
     """Raise ScriptChanged where a script of the hook has changed; `directory` is where the hook would run.
 
-    A relative name means another file in another folder: one that nobody has trusted is not run.
+    A relative name means another file in another folder: a file that is not trusted is not run.
     """
     if not hook.pins:
         return

@@ -150,7 +150,7 @@ class BoundedConnector(aiohttp.TCPConnector):
         return protocol
 
     async def start_tls(self, protocol: BoundedProtocol, host: str) -> BoundedProtocol:
-        """TLS over a connection that somebody else made, as `host`; the protocol that speaks over it."""
+        """Starts TLS for `host` over a connection that exists already; returns the protocol on top of it."""
         inner: Any = self._factory()
         assert protocol.transport is not None  # noqa: S101 - it is connected
         transport = await self._loop.start_tls(protocol.transport, inner, self._context, server_hostname=host)

@@ -22,7 +22,7 @@ from bus.secrets.references import fill
 NONE: Final = "none"
 ENVIRONMENT: Final = "environment"
 MAY_NAME: Final = frozenset({"fleet", "user"})
-"""The layers that may name a proxy: a cloned repository must not route webhooks through somebody's machine."""
+"""The layers that may name a proxy: a cloned repository must not route webhooks through a stranger's machine."""
 
 _HINT: Final = "write none, environment or http://proxy.example:3128"
 _REFERENCE: Final = re.compile(r"\$\{[^{}]+\}\Z")
@@ -90,7 +90,7 @@ def authorization(proxy: Proxy) -> str:
 
 
 def is_named(target: Target, allowed: AddressPolicy) -> bool:
-    """Whether the allow list has the target's very name: then the proxy may resolve what nobody can resolve here."""
+    """Whether the allow list has the target's very name: then the proxy may resolve it if this machine cannot."""
     return any(entry.host == target.host and entry.port in (0, target.port) for entry in allowed.entries)
 
 

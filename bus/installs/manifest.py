@@ -148,7 +148,7 @@ def undo(plan: InstallPlan, state: Path, *, now: datetime | None = None) -> tupl
             record.backup.unlink()
         _save(state, known)
     for folder in sorted(set(folders), key=lambda path: len(path.parts), reverse=True):
-        with contextlib.suppress(OSError):  # somebody keeps something there by now
+        with contextlib.suppress(OSError):  # the folder is not empty any more
             folder.rmdir()
     others = {path: record for path, record in known.items() if record.agent != plan.agent}
     if len(others) != len(known):  # files that are gone, or hold nothing of ours any more

@@ -51,7 +51,9 @@ class PluginFile:
     def written(self, path: Path, before: bytes | None, setup: Setup) -> bytes | None:
         """The plugin with its setup; raises ConfigError if another file has its name."""
         if before is not None and _setup(before) is None:
-            raise ConfigError("is somebody else's plugin", file=str(path), hint="move it away; nothing was changed")
+            raise ConfigError(
+                "is a plugin of another program", file=str(path), hint="move it away; nothing was changed"
+            )
         events = [event for event in setup.events if event not in never_events("opencode")]
         if not events:
             return None

@@ -183,7 +183,7 @@ def compile_shim() -> None:
 def server_from_url(url: str) -> RedisServer:
     """The server that a URL names (redis://, rediss://, unix://), its host resolved to a numeric address.
 
-    User, password and db stand as in redis-py's URLs: `user:password@`, the path or `?db=`; for TLS `?ssl_ca_certs=`.
+    User, password and db have the form of redis-py's URLs: `user:password@`, the path or `?db=`; for TLS `?ssl_ca_certs=`.
     Raises ConfigError for a URL that cannot be used, Unreachable for a host that does not resolve.
     """
     try:

@@ -1,7 +1,7 @@
 """What the hook command does while Redis is away: the mark, the server's address, the spool, and its drainer.
 
 `bus/shim/main.py` loads this only then, so its start does not pay for it. Like it, this imports nothing of bus and only
-C-level modules. Mark and spool lie in the same folder, below the names that the answer file gives.
+C-level modules. Mark and spool are in the same folder, below the names that the answer file gives.
 """
 
 import posix

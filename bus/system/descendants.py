@@ -3,7 +3,7 @@
 A process that left the group (`setsid`, a double fork) is handed to this process by the kernel when its parent dies,
 since this process declares itself a *subreaper*. It is known by two marks that it inherited: FLEETHOOK_RUN in its
 environment, and an unused resource limit (POSIX message queues) lowered by the run's number. The limit is there because
-`env -i` removes the first mark, and because a zombie has no environment. A child without a mark is somebody else's, and
+`env -i` removes the first mark, and because a zombie has no environment. A child without a mark is not the hook's, and
 is neither killed nor reaped.
 
 macOS has no subreaper: there only the process group is killed; so on a Linux whose kernel lists no children in /proc.

@@ -1,10 +1,10 @@
-"""How a hook's command is run: fed, capped, timed, and gone afterwards with everything that it started.
+"""Runs a hook's command: writes its stdin, limits its output and its time, and ends all processes that it started.
 
 A spawn through `subprocess` costs about a millisecond and asyncio's own subprocesses add a quarter to that, so the
 child is started in line (vfork, no `preexec_fn`) and watched by the loop: its pipes, its pidfd and one timer.
 
-Who is left when the command has ended? The members of its process group are killed before it is reaped, while its pid
-can name nobody else; those that left the group are the business of `descendants.py`.
+When the command has ended, the members of its process group are killed before it is reaped, while its pid
+cannot mean another process. `descendants.py` ends the processes that left the group.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ async def run_process(
 ) -> Finished:
     """Run `command` in a session of its own and return when it and all that it started are gone.
 
-    A string goes to `/bin/sh -c` as it stands, a sequence is executed directly. After `seconds` the group gets SIGTERM,
+    A string goes unchanged to `/bin/sh -c`, a sequence is executed directly. After `seconds` the group gets SIGTERM,
     after `grace` more SIGKILL. With `one_stream` stderr goes where stdout goes, in the order written. Never raises for
     what the command does; a cancelled task kills it and reaps it first.
     """
@@ -338,7 +338,7 @@ class _Run:
         self.timers.append(self.loop.call_later(grace + _GIVE_UP, self._end))
 
     def _reap_group(self) -> bool:
-        # Up to the first ECHILD: while one member is left, the kernel gives the group's number to nobody else.
+        # Up to the first ECHILD: while one member is left, the kernel gives the group's number to no other process.
         # A member's own children become ours when it dies, before we are notified, so none is missed.
         while self.pid:
             try:

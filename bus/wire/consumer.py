@@ -65,7 +65,7 @@ class Consumer:
         return (time.monotonic() - self._beat_at) * 1000 < HEARTBEAT_MS - 250
 
     def beat_commands(self) -> list[Command]:
-        """The commands that write two heartbeats: our own, and the role's, by which others see that anybody is there.
+        """The commands that write two heartbeats: our own, and the role's, by which others see that the role has a worker.
 
         They also join the groups: a server before 7.2 lists only members that got an entry (watched on Redis 7.0.15), others
         remove a member whose heartbeat an outage ended, and `status` and `worker --health` count idle members too.
@@ -96,7 +96,7 @@ class Consumer:
         """Make the groups, which begin with the oldest entry; a group that exists stays as it is.
 
         Loads the scripts too, because learning that one is missing would delay the first answer by a whole read.
-        Raises Unreachable if Redis takes no writes or refuses our rights: without its group nobody can read.
+        Raises Unreachable if Redis takes no writes or refuses our rights: without its group no worker can read.
         """
         with self.connections.lease() as connection:
             await connection.exchange([("SCRIPT", "LOAD", script.text) for script in every_script()])
@@ -177,7 +177,7 @@ class Consumer:
         """Our own pending entries that we never saw, because the reply that handed them to us was lost.
 
         `held` are those under way, as (stream, entry id). Looks only when `must_recheck_pending` is set, at most every
-        half second. While we live nobody else claims them.
+        half second. While we live no other worker claims them.
         """
         now = time.monotonic()
         if not self.must_recheck_pending or now - self._rechecked_at < CLAIM_SECONDS:

@@ -37,7 +37,7 @@ def command_hooks(event: Event, verdict: Verdict | None, hooks: HookSet) -> list
 def hook_inputs(hook: Hook, event: Event, asked: int) -> list[HookInput]:
     """One for each time that the command is started: once, or once per file for hooks of other systems.
 
-    `asked` is when the request was added (0: nobody asked): hooks that an agent waits for get that time, and those in the
+    `asked` is when the request was added (0: it was no request): hooks that an agent waits for get that time, and those in the
     background the time of the event that was recorded afterwards. TypeError or ValueError where the event cannot be
     written as the hook's dialect wants it.
     """

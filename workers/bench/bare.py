@@ -24,7 +24,7 @@ async def responder(url: str, stream: str) -> None:
     await client.delete(stream)  # left over from an earlier part
     await client.xgroup_create(stream, GROUP, id="0", mkstream=True)
     answer = b"x" * 300
-    print("ready", flush=True)  # noqa: T201 - whoever started this waits for it
+    print("ready", flush=True)  # noqa: T201 - the parent process waits for it
     while True:
         got: Any = await client.xreadgroup(GROUP, "one", {stream: ">"}, count=32, block=1000)
         for _, entries in got:

@@ -190,7 +190,7 @@ async def _be_bare(url: str, port: int) -> None:
 
     client = bare_client(url)
     await client.xgroup_create("bench:paced", GROUP, id="0", mkstream=True)
-    print("ready", flush=True)  # noqa: T201 - whoever started this waits for it
+    print("ready", flush=True)  # noqa: T201 - the parent process waits for it
     busy: set[asyncio.Task[None]] = set()
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
 

@@ -21,7 +21,7 @@ from workers.bench.starting import start_figures
 from workers.bench.streaming import delivery_figures, publish_figures
 
 Begin = Callable[[int], None]
-"""Is told the number of the part that begins, from 0."""
+"""Called with the number of the part that begins, from 0."""
 
 
 async def _deliveries(url: str, rounds: int, sizes: Sizes) -> list[Figure]:

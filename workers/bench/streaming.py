@@ -218,7 +218,7 @@ async def _be_sink(url: str) -> None:
     bare = bare_client(url)
     await bare.set("bench:sink", server.sockets[0].getsockname()[1], ex=3600)
     await bare.aclose()
-    print("ready", flush=True)  # noqa: T201 - whoever started this waits for it
+    print("ready", flush=True)  # noqa: T201 - the parent process waits for it
     await asyncio.Event().wait()
 
 
@@ -245,7 +245,7 @@ async def _be_carrier(url: str, namespace: str) -> None:
     before = _cpu()
     carrier = Carrier(url, keys, connections, watcher, in_flight=IN_FLIGHT)
     count = await carrier.run(asyncio.Event(), idle=0.3)
-    print(count, _cpu() - before, flush=True)  # noqa: T201 - whoever started this reads it
+    print(count, _cpu() - before, flush=True)  # noqa: T201 - the parent process reads it
     await connections.close()
 
 
@@ -263,7 +263,7 @@ async def _be_raw(port: int, count: int) -> None:
 
         before = _cpu()
         await asyncio.gather(*(lane() for _ in range(IN_FLIGHT)))
-        print(_cpu() - before, flush=True)  # noqa: T201 - whoever started this reads it
+        print(_cpu() - before, flush=True)  # noqa: T201 - the parent process reads it
 
 
 if __name__ == "__main__":

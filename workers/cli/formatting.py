@@ -327,7 +327,7 @@ def health_text(health: EndpointHealth) -> str:
     if health.parked:
         parts.append(f"{health.parked} parked")
     if health.missed:
-        parts.append(f"{counted(health.missed, 'event')} not owed to it")
+        parts.append(f"{counted(health.missed, 'event')} not sent to it")
     why = short(health.explanation.removeprefix(DISABLED), 160)
     undo = {"disabled": "enable", "paused": "resume"}.get(health.standing)
     name = plain(health.endpoint).partition("@")[0]

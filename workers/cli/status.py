@@ -42,7 +42,7 @@ WATCH_SECONDS = 2.0
 def status(fleet: Context, wait: float | None, watch: bool) -> None:
     """Show who is alive, what is in force, what happened of late and what waits; exit code 1 where something does not run.
 
-    An endpoint that fails, or that somebody paused, and content of a hook file that is not in force, are shown and are
+    An endpoint that fails, or that a person paused, and content of a hook file that is not in force, are shown and are
     no reason for an exit code.
     """
     try:

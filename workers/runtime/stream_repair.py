@@ -51,7 +51,7 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
         """The message for a person."""
         return (
             f"{self.stream} had a last id from the future, and was moved to a fresh stream ({self.times} times in all): "
-            "somebody with an agent's rights makes ids up"
+            "a program with an agent's rights sends invented ids"
         )
 
 

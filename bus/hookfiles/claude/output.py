@@ -148,7 +148,7 @@ def _read(hook: Hook, name: str, event: Event, tool: str, value: dict[str, Any])
         result.notes.append("terminalSequence is not carried by the bus")
     if answer.in_background:
         result.notes.append(
-            "it went on in the background (async), which nobody waits for here: use `async` in its entry"
+            "it went on in the background (async), and its output is not read here: use `async` in its entry"
         )
     if result.updated is not None and result.decision != "deny":
         return _rewriting(hook, event, tool, answer, result)

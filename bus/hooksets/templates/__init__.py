@@ -1,4 +1,4 @@
-"""Hook templates: ready hooks by name, shown and put into somebody's own file, where they can be changed (F-14)."""
+"""Hook templates: ready hooks by name, which a person adds to their own file and changes there (F-14)."""
 
 from __future__ import annotations
 

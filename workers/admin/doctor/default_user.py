@@ -22,7 +22,7 @@ async def default_user_check(connections: Connections, keys: Keys) -> Check:
         may = await _rights(stranger, keys)
     except Unreachable as error:
         if "refused the credentials" not in str(error):
-            return Check(id=_ID, status="unknown", what=f"whether anybody gets in without a name: {error}")
+            return Check(id=_ID, status="unknown", what=f"whether a client gets in without a name: {error}")
         return Check(id=_ID, status="ok", what="no client gets in without a password")
     finally:
         await stranger.close()

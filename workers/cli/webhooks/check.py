@@ -29,7 +29,7 @@ _MOST: Final = 4 * 1024 * 1024
     "places",
     multiple=True,
     metavar="PLACE",
-    help="As if it stood in network.allow: localhost:9000, 10.0.0.0/8.",
+    help="Check as if network.allow had this entry: localhost:9000, 10.0.0.0/8.",
 )
 @common_options
 @pass_fleet

@@ -142,7 +142,7 @@ def _event_type(came: ReceivedWebhook) -> str:
 
     try:
         body = json.loads(came.body)
-    except (ValueError, RecursionError):  # no JSON, or none that anybody meant
+    except (ValueError, RecursionError):  # no JSON
         return "webhook"
     kind = body.get("type") if isinstance(body, dict) else None
     return kind if isinstance(kind, str) and kind else "webhook"
@@ -155,7 +155,7 @@ def _record(came: ReceivedWebhook) -> dict[str, Any]:
     from bus.secrets.redaction import redact
 
     body: object = _text(came)
-    with contextlib.suppress(ValueError, RecursionError):  # no JSON, or none that anybody meant: shown as text
+    with contextlib.suppress(ValueError, RecursionError):  # no JSON, so it is shown as text
         body = redact(json.loads(came.body))
     forwarded = came.reply and {"status": came.reply.status, "ms": round(came.reply.ms, 1), "error": came.reply.error}
     return {

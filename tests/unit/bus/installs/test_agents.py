@@ -200,7 +200,7 @@ def test_a_script_of_somebody_else_is_not_touched(home: Home) -> None:
     folder = home.where.home / "Documents/Cline/Hooks"
     folder.mkdir(parents=True)
     (folder / "PreToolUse").write_text("#!/bin/sh\nexit 0\n")
-    with pytest.raises(ConfigError, match="PreToolUse: is somebody else's script"):
+    with pytest.raises(ConfigError, match="PreToolUse: is a script of another program"):
         plan_install("cline", "user", home.where, home.setup("cline"))
     home.install("cline", ["UserPromptSubmit"])
     script = folder / "UserPromptSubmit"
@@ -230,7 +230,7 @@ def test_a_plugin_of_somebody_else_is_not_touched(home: Home) -> None:
     path = home.where.home / ".config/opencode/plugins/fleethook.js"
     path.parent.mkdir(parents=True)
     path.write_text("export const Mine = async () => ({})\n")
-    with pytest.raises(ConfigError, match="somebody else's plugin"):
+    with pytest.raises(ConfigError, match="is a plugin of another program"):
         plan_install("opencode", "user", home.where, home.setup("opencode"))
     assert plan_uninstall("opencode", home.state, where=home.where).changes == ()
 
