@@ -364,7 +364,7 @@ def test_pagerduty_needs_no_url_and_every_other_does(mine: Path) -> None:
         "defaults are settings too"
     )
     idle = fleethook("webhooks", "set", "first", "on_failure=deny", "--yes")
-    assert (idle.code, "warning: without `can_block: true` nobody waits for it" in idle.err) == (0, True)
+    assert (idle.code, "warning: without `can_block: true` no agent waits for the endpoint" in idle.err) == (0, True)
     assert fleethook("webhooks", "set", "first", "timeout=5", "--yes").err == "", "said once"
     first = fleethook("webhooks", "rotate", "first", "--yes").out
     assert "first is signed from now on" in first

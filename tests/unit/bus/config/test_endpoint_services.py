@@ -111,7 +111,7 @@ def test_what_can_block_does_not_do_is_said() -> None:
     (late,) = read("url: 'https://x.example/', can_block: true, when: 'verdict.decision == \"deny\"'").warnings
     assert "there is no verdict yet when it is asked" in late
     (idle,) = read("url: 'https://x.example/', on_failure: deny").warnings
-    assert "nobody waits for it" in idle
+    assert "no agent waits for the endpoint" in idle
     assert read("url: 'https://x.example/', can_block: true, on_failure: deny").warnings == ()
 
 
