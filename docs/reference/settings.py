@@ -27,10 +27,10 @@ def settings_page() -> str:
     return f"""\
 # Settings: every FLEETHOOK_* variable
 
-Each setting can be an environment variable or a key of `settings:` in your `fleethook.yaml`, in lower case and without
-`{PREFIX}`. A flag of a command has precedence over the variable, and the variable over the file. `fleethook config show
---origin` shows every value and where it comes from. A time is a number of seconds or has a unit (`250ms`, `90s`, `5m`, `12h`,
-`14d`), and so does a size (`256MiB`, `1GiB`).
+Each setting can be an environment variable or a key of `settings:` in a `fleethook.yaml`, in lower case and without
+`{PREFIX}`. A flag of a command has precedence over the variable, the variable over the file of a trusted project, and
+that over your own file. `fleethook config show --origin` shows every value and where it comes from. A time is a number
+of seconds or has a unit (`250ms`, `90s`, `5m`, `12h`, `14d`), and so does a size (`256MiB`, `1GiB`).
 
 {_settings_table()}
 ## Other variables

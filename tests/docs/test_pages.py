@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 from collections.abc import Iterator
 
@@ -93,6 +94,20 @@ def test_what_cannot_run_here_is_checked_as_far_as_it_can(block: Block) -> None:
                     assert_command_exists(part[start:], block.place)
 
 
+@pytest.mark.parametrize("block", [one for one in BLOCKS if one.language in SHOWN], ids=lambda block: block.place)
+def test_commands_in_a_listing_exist(block: Block) -> None:
+    """What looks like a command there can be typed."""
+    for line in block.text.splitlines():
+        for part in line.split("|"):
+            if part.strip().startswith("fleethook "):
+                assert_command_exists(re.split(r" {2,}| > ", part.strip())[0], block.place)
+
+
+def test_the_index_has_every_page() -> None:
+    linked = set(_LINK.findall((ROOT / "docs/index.md").read_text(encoding="utf-8")))
+    assert {page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")} - linked == {"index.md"}
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_in_the_text_exist(page: str) -> None:
     """`fleethook ...` between backticks names a command, and options that it has."""
@@ -105,7 +120,7 @@ def assert_command_exists(line: str, place: str) -> None:
     """Walk the command tree along the words of a line, as far as they are plain ones, and see that its options exist."""
     command: click.Command = root
     context = click.Context(root)
-    for word in line.partition(" #")[0].split()[1:]:
+    for word in shlex.split(line, comments=True)[1:]:
         if word.startswith("--"):
             known = {name for one in command.params for name in (*one.opts, *one.secondary_opts)} | {"--help"}
             assert word.partition("=")[0] in known, f"{place}: `{line}`: there is no option {word}"
