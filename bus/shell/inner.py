@@ -138,6 +138,7 @@ RUN_BY_UNKNOWN: Final[dict[str, re.Pattern[str]]] = {
     ),
 }
 """Programs, and what follows each in a call: a program that is not known runs them where they are among its arguments."""
+RUN_NAMES: Final = frozenset(RUN_BY_UNKNOWN)
 TAKES_WORDS: Final = names(
     "echo printf print say espeak grep egrep fgrep zgrep rg ag ack hg svn jj man info tldr cheat whatis apropos help which"
     " whereis type hash figlet cowsay toilet banner logger wall notify-send pgrep pkill killall test [ expr set export read"

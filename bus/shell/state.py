@@ -11,7 +11,7 @@ from bus.shell.builtins import STATEFUL, DirectoryStack, apply_builtin, enter, p
 from bus.shell.commands import PRINTING, Command, printed, program_name, read_own_output
 from bus.shell.editors import variable_script
 from bus.shell.found import NOTHING, Call, Found, is_socket, may_write, scripts_made, together
-from bus.shell.inner import RUN_BY_UNKNOWN, Arg, Inner, args_of
+from bus.shell.inner import RUN_NAMES, Arg, Inner, args_of
 from bus.shell.interpreters import may_prompt, opens_prompt
 from bus.shell.plain import Stage, Statement
 from bus.shell.words import UNKNOWN, UNSET, Output, WordScope
@@ -76,7 +76,7 @@ def single_command(words: list[str]) -> tuple[Command, list[Inner]]:
     """The command of these words on a line of its own, and what it runs; of one that runs others more has to be asked."""
     known = _program(words[0])
     rest = tuple(words[1:])
-    runs = known.runs_others or (known.may_run and not RUN_BY_UNKNOWN.keys().isdisjoint(rest))
+    runs = known.runs_others or (known.may_run and not RUN_NAMES.isdisjoint(rest))
     if not (runs or known.prompts):
         return Command(known.name, rest, path=known.path), []
     argv = args_of(words)
@@ -106,7 +106,7 @@ def quiet_commands(statements: list[Statement]) -> tuple[Command, ...]:
                     return ()
                 rest = tuple(words[1:])
                 prompt = False
-                runs = known.runs_others or (known.may_run and not RUN_BY_UNKNOWN.keys().isdisjoint(rest))
+                runs = known.runs_others or (known.may_run and not RUN_NAMES.isdisjoint(rest))
                 if runs or known.prompts:
                     argv = args_of(words)
                     if runs and _inner_of(known.name, argv, stdin):
@@ -192,7 +192,7 @@ class Shell(ABC):
         """
         found, words = self.found, stage.words
         known = _program(words[0])
-        runs = known.runs_others or (known.may_run and not RUN_BY_UNKNOWN.keys().isdisjoint(words[1:]))
+        runs = known.runs_others or (known.may_run and not RUN_NAMES.isdisjoint(words[1:]))
         argv = args_of(words) if runs or known.prompts else None
         inner = _inner_of(known.name, argv, stdin) if argv and runs else []
         text, programs = stdin
@@ -254,7 +254,7 @@ class Shell(ABC):
         if program == UNKNOWN and first == UNKNOWN and argv[0].sources:  # `$(curl …)`: what it prints is run
             inner = [Inner(sources=argv[0].sources)]
         if inner is None:
-            runs = known.runs_others or (known.may_run and not RUN_BY_UNKNOWN.keys().isdisjoint(words))
+            runs = known.runs_others or (known.may_run and not RUN_NAMES.isdisjoint(words))
             inner = _inner_of(program, argv, call.stdin) if runs else []
         place = len(found.items)
         prompt = known.prompts and opens_prompt(program, args) and not call.reads
