@@ -5,6 +5,7 @@
     │   ├── NotAccepted        an import that is pinned by its content, and has another one by now
     │   └── PatternError       an event pattern, tool matcher or `when:` that cannot be compiled
     ├── ConditionError         a condition that compiled, but gave no true or false for this event
+    │   └── NotBoolean         its result is something else: it compares nothing
     ├── OverBudget             a check that is too heavy for the process that was to make it
     ├── DecodeError            bytes from outside that are not what they claim to be
     ├── Unreachable            Redis (or a gateway) is away, full, read-only or refuses our credentials
@@ -65,6 +66,10 @@ class NotAccepted(ConfigError):
 
 class ConditionError(FleethookError):
     """A condition that gave neither true nor false for this event: a missing key, a wrong type, a part out of sight."""
+
+
+class NotBoolean(ConditionError):
+    """A condition whose result is neither true nor false."""
 
 
 class OverBudget(FleethookError):

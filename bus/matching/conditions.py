@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import sys
 from functools import lru_cache
 from types import ModuleType
 from typing import Any, Final, Protocol
 
-from bus.errors import ConditionError, PatternError
+from bus.errors import ConditionError, NotBoolean, PatternError
 from bus.matching.condition_cost import CHEAP_MICROSECONDS, STRING, Shape, Size, shape_of
 
 MAX_LENGTH: Final = 2000
@@ -58,6 +59,10 @@ FUNCTIONS: Final = frozenset(
 _STRINGS: Final = re.compile(STRING)
 _LITERAL_REGEX: Final = re.compile(rf"\.\s*matches\s*\(\s*({STRING})\s*\)")
 _LOOP_NAME: Final = re.compile(r"\b(?:all|exists|exists_one|map|filter)\s*\(\s*(\w+)\s*,")
+_SYNTAX_ERROR: Final = re.compile(r"ERROR: <input>:(\d+):(\d+): (Syntax error: .*)")
+_OPERATORS: Final = {"and": "&&", "or": "||", "not": "!", "is": "=="}
+_SHOWN: Final = 24
+"""Characters of a condition that a message shows from the place of a mistake on."""
 _NOT_OURS: Final = (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError)
 
 
@@ -99,7 +104,7 @@ class Condition:
             raise self._failure(error) from None
         if not isinstance(result, bool):
             kind = type(result).__name__
-            raise ConditionError(f"`{self.text}` gives {kind}, not true or false; compare it with something")
+            raise NotBoolean(f"`{self.text}` gives {kind}, not true or false; compare it with something")
         return result
 
     def _again(self, variables: dict[str, Any]) -> object:
@@ -138,7 +143,7 @@ def compile_condition(text: str) -> Condition:
     except _NOT_OURS:
         raise
     except BaseException as error:  # noqa: BLE001  (the library's panics descend from BaseException)
-        raise PatternError(f"bad condition {text!r}: {_first_line(error)}") from None
+        raise _bad_condition(text, error) from None
     if strange := sorted(variables - VARIABLES - set(_LOOP_NAME.findall(text))):
         raise PatternError(
             f"bad condition {text!r}: there is no {strange[0]!r}",
@@ -146,9 +151,12 @@ def compile_condition(text: str) -> Condition:
             "event.cwd, event.data, and for deliveries verdict.decision and verdict.reason",
         )
     if strange := sorted(name for name in functions - FUNCTIONS if name.isidentifier() and not name.startswith("_")):
+        near = difflib.get_close_matches(strange[0], FUNCTIONS, 1)
         raise PatternError(
             f"bad condition {text!r}: there is no function {strange[0]!r}",
-            hint="there are contains, startsWith, endsWith, matches, size, has, all, exists, filter, map, int, string",
+            hint=f"did you mean {near[0]}?"
+            if near
+            else "there are contains, startsWith, endsWith, matches, size, has, all, exists, filter, map, int, string",
         )
     return Condition(text, program, shape, uses_verdict="verdict" in variables)
 
@@ -165,6 +173,37 @@ def _measure(text: str) -> None:
         deepest = max(deepest, depth)
     if deepest > MAX_NESTING:
         raise PatternError(f"the condition nests {deepest} brackets; {MAX_NESTING} is the most")
+
+
+def _bad_condition(text: str, error: BaseException) -> PatternError:
+    """The library's message as one line with the place, and what is probably meant."""
+    found = _SYNTAX_ERROR.search(str(error))
+    if found is None:
+        return PatternError(f"bad condition {text!r}: {_first_line(error)}")
+    line, column = int(found[1]), int(found[2])
+    written = (text.splitlines() or [""])[line - 1] if line <= len(text.splitlines()) else ""
+    before, rest = written[: column - 1], written[column - 1 :]
+    where = f"{f'line {line}, ' if line > 1 else ''}column {column}"
+    if not rest.strip():
+        return PatternError(f"bad condition {text!r}: it ends too early, at {where}", hint=_hint(before, "", found[3]))
+    near = rest if len(rest) <= _SHOWN else f"{rest[:_SHOWN]}…"
+    return PatternError(
+        f"bad condition {text!r}: syntax error at {where}, at {near!r}", hint=_hint(before, rest, found[3])
+    )
+
+
+def _hint(before: str, rest: str, said: str) -> str:
+    """What is probably meant by text that cannot be read as CEL; empty if nothing is known."""
+    word, previous = re.match(r"\w*", rest), re.search(r"(\w+)\s*$", before)
+    for name in (word[0] if word else "", previous[1] if previous else ""):
+        if name.lower() in _OPERATORS:
+            return f"for {name.lower()!r} write {_OPERATORS[name.lower()]}"
+    if rest.startswith("=") and not rest.startswith("=="):
+        return "compare with =="
+    if rest[:1] in {"'", '"'}:
+        return "is a quote not closed, or an operator missing before it?"
+    missing = re.match(r"Syntax error: missing '(.)'", said)
+    return f"a {missing[1]} is missing" if missing else ""
 
 
 def _first_line(error: BaseException) -> str:

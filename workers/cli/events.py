@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from workers.cli.common import CheckFailed, Context, LazyGroup, common_options, pass_fleet
+from workers.cli.condition_option import CONDITION
 from workers.cli.formatting import DURATION, event_lines, trace_lines, verdict_lines
 from workers.cli.screens.columns import terminal_width, wrapped_lines
 from workers.cli.screens.rows import no_trunc_option, show_events, tail_line
@@ -37,7 +38,11 @@ def filter_options(function: F) -> F:
         click.option("--tool", default="", metavar="MATCHER", help="Tool names with |, or a regular expression."),
         click.option("--source", default="", metavar="AGENT", help="Of one agent, such as claude or codex."),
         click.option(
-            "--where", default="", metavar="CEL", help="A condition, as `when:` has it: event.tool == 'bash'."
+            "--where",
+            type=CONDITION,
+            default="",
+            metavar="CEL",
+            help="A condition, as `when:` has it: event.tool == 'bash'.",
         ),
         click.option("--decision", type=click.Choice(_DECISIONS), help="What was decided."),
     )

@@ -51,20 +51,21 @@ def list_hosts(fleet: Context) -> None:
 @pass_fleet
 def forget(fleet: Context, name: str, yes: bool) -> None:
     """Forget the hooks of a host that no longer exists or has a new name; the bus then treats it as a host without hooks."""
+    from bus.config.validation import suggestion
     from bus.errors import FleethookError, NotFound
     from bus.hooksets.known_hosts import forget_host, known_hosts
     from workers.cli.guard_reports import report_losses
     from workers.runtime.kept_events import give_up, kept_events
 
     keys = fleet.keys()
-    known = next(
-        (one for one in fleet.run(lambda connections: known_hosts(connections, keys)) if one.host == name), None
-    )
-    waiting = sum(
-        one.events for one in fleet.run(lambda connections: kept_events(connections, keys)) if one.host == name
-    )
+    recorded = fleet.run(lambda connections: known_hosts(connections, keys))
+    known = next((one for one in recorded if one.host == name), None)
+    kept = fleet.run(lambda connections: kept_events(connections, keys))
+    waiting = sum(one.events for one in kept if one.host == name)
     if known is None and not waiting:
-        raise NotFound(f"no hooks of a host {name!r} are recorded; `fleethook hosts list` shows the known hosts")
+        near = suggestion(name, {one.host for one in recorded} | {one.host for one in kept})
+        hint = near or "`fleethook hosts list` shows the known hosts"
+        raise NotFound(f"no hooks of a host {name!r} are recorded; {hint}")
     if known is not None and known.alive:
         raise FleethookError(
             f"`fleethook worker host` runs on {name!r} and would record its hooks again; stop it first"

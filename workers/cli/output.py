@@ -33,6 +33,8 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u
 _COLOURED: Final = re.compile(r"\x1b\[(?:0|3[1-6]|9[0-6])m|" + _CONTROL.pattern)
 """Those characters, or one of our own colour sequences, which can neither hide nor move a text."""
 
+_COMMAND: Final = re.compile(r"`[^`\n]+`")
+
 _AGENTS: Final = ("CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "CI")
 """Variables that mean that no person sits at this terminal."""
 
@@ -75,9 +77,25 @@ def interactive() -> bool:
 
 
 def say(text: str, *, colour: bool = False) -> None:
-    """Print a message for people on stderr; with `colour`, colours in `text` are kept."""
+    """Print a message for people on stderr, on a terminal in lines of its width; with `colour`, colours in `text` are kept."""
+    shown = printable(text, colour=colour)
+    if sys.stderr.isatty():
+        shown = _wrapped(shown)
     with contextlib.suppress(BrokenPipeError):  # the reader has closed stderr; the work goes on
-        click.echo(_bytes(printable(text, colour=colour)), err=True, color=True)
+        click.echo(_bytes(shown), err=True, color=True)
+
+
+def _wrapped(text: str) -> str:
+    """The text in lines of the terminal's width; words, and commands in backquotes that fit into one line, stay whole."""
+    import shutil
+
+    width = shutil.get_terminal_size().columns
+    if all(len(line) <= width and line.isascii() for line in text.split("\n")):
+        return text
+    from workers.cli.screens.columns import wrap
+
+    whole = _COMMAND.sub(lambda found: found[0].replace(" ", "\0") if len(found[0]) < width - 4 else found[0], text)
+    return "\n".join(wrap(line, width) for line in whole.split("\n")).replace("\0", " ")
 
 
 def write(text: str, *, colour: bool = False) -> None:

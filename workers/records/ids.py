@@ -5,12 +5,13 @@ Lists show event ids without their first six characters (`bus.ids.short_form`), 
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from bus.errors import AmbiguousId
-from bus.ids import SLOW_CHARACTERS, begins
+from bus.errors import AmbiguousId, NotFound
+from bus.ids import SLOW_CHARACTERS, begins, short_form
 from bus.requests import MOST_BUDGET_MS
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
@@ -30,13 +31,24 @@ _SHORT_DIGITS: Final = 13 - SLOW_CHARACTERS
 _ROUND_MS: Final = 16**_SHORT_DIGITS
 """After this time (milliseconds) the same digits occur again."""
 
+_SINGULAR: Final = {"events": "event", "deliveries": "delivery", "dead letters": "dead letter", "jobs": "job"}
 _MOST_SHOWN: Final = 5
 _ENOUGH: Final = 20
 """A search ends after this many matches: the prefix is ambiguous."""
 
 
+_NEAR: Final = 0.88
+"""How similar an id must be to be suggested: one wrong or exchanged character in ten."""
+
+_MOST_COMPARED: Final = 2_000
+"""The newest so many ids are compared with one that does not exist: 50 ms."""
+
+
 async def whole_event_id(connections: Connections, keys: Keys, beginning: str, *, say: Say | None = None) -> str:
-    """The id of the one event with this prefix; the prefix itself if there is none. Raises AmbiguousId."""
+    """The id of the one event with this prefix; the prefix itself if there is none.
+
+    Raises AmbiguousId, and NotFound where it can say which id was probably meant.
+    """
     if not beginning or _WHOLE.fullmatch(beginning):
         return beginning
     found: set[str] = set()
@@ -52,26 +64,24 @@ async def whole_event_id(connections: Connections, keys: Keys, beginning: str, *
         members = await _members(connections, ids, beginning)
         found.update(name.partition(".")[0] for name in members if "." in name)
     if not found:
-        await _in_events(connections, keys, beginning, found, "-", "+", say)
+        compared: list[str] = []
+        await _in_events(connections, keys, beginning, found, "-", "+", say, compared)
+        if not found:
+            _suggest(beginning, compared, "events")
     return _only(beginning, found, "events")
 
 
 async def whole_delivery_id(connections: Connections, keys: Keys, beginning: str) -> str:
-    """The id of the one delivery with this prefix; the prefix itself if there is none. Raises AmbiguousId.
+    """The id of the one delivery with this prefix; the prefix itself if there is none. Raises as `whole_event_id`.
 
     `e019a2.audit` is the beginning of an event's id, a dot, and the beginning of a hook's or endpoint's id.
     """
-    return _only(beginning, await _members(connections, keys("recent"), beginning), "deliveries")
+    return await _only_member(connections, keys("recent"), beginning, "deliveries")
 
 
 async def whole_dead_ids(connections: Connections, keys: Keys, beginnings: Sequence[str]) -> tuple[str, ...]:
     """The whole ids of several dead letters, each as `whole_delivery_id`."""
-    return tuple(
-        [
-            _only(beginning, await _members(connections, keys("dead"), beginning), "dead letters")
-            for beginning in beginnings
-        ]
-    )
+    return tuple([await _only_member(connections, keys("dead"), beginning, "dead letters") for beginning in beginnings])
 
 
 async def whole_delivery_ids(connections: Connections, keys: Keys, beginnings: Sequence[str]) -> tuple[str, ...]:
@@ -80,8 +90,12 @@ async def whole_delivery_ids(connections: Connections, keys: Keys, beginnings: S
 
 
 def whole_id(beginning: str, ids: Iterable[str], what: str) -> str:
-    """The one id with this prefix; the prefix itself if there is none. Raises AmbiguousId, which calls the ids `what`."""
-    return _only(beginning, set(_matching(beginning, ids)), what)
+    """The one id with this prefix; the prefix itself if there is none. Raises as `whole_event_id`; `what` are the ids."""
+    known = list(ids)
+    found = set(_matching(beginning, known))
+    if not found:
+        _suggest(beginning, known, what)
+    return _only(beginning, found, what)
 
 
 async def _spans(connections: Connections, keys: Keys, beginning: str) -> list[tuple[int, int]]:
@@ -106,12 +120,22 @@ async def _short_spans(connections: Connections, keys: Keys, digits: str) -> lis
 
 
 async def _in_events(
-    connections: Connections, keys: Keys, beginning: str, found: set[str], start: str, end: str, say: Say | None = None
+    connections: Connections,
+    keys: Keys,
+    beginning: str,
+    found: set[str],
+    start: str,
+    end: str,
+    say: Say | None = None,
+    compared: list[str] | None = None,
 ) -> None:
+    """Add the ids with this prefix to `found`, and the newest ids that were looked at to `compared`."""
     looked = 0
     async for entries in events_pages(connections, keys, start=start, end=end, newest_first=True):
-        names = (entry.fields.get(b"id", b"").decode("utf-8", "replace") for entry in entries)
+        names = [entry.fields.get(b"id", b"").decode("utf-8", "replace") for entry in entries]
         found.update(_matching(beginning, names))
+        if compared is not None and len(compared) < _MOST_COMPARED:
+            compared += names
         looked += len(entries)
         if len(found) >= _ENOUGH or beginning in found:
             return
@@ -143,6 +167,29 @@ async def _members(connections: Connections, key: str, beginning: str) -> set[st
                 break
     exact = {name for name in found if dot and name.partition(".")[2] == hook}
     return exact or found  # `e019.log` means the hook `log`, even if there is a hook `log-errors`
+
+
+async def _only_member(connections: Connections, key: str, beginning: str, what: str) -> str:
+    """The one member of a sorted set of delivery ids that has this prefix, as `whole_id`."""
+    found = await _members(connections, key, beginning)
+    if not found:
+        with connections.lease() as connection:
+            (newest,) = await connection.exchange([("ZREVRANGE", key, 0, _MOST_COMPARED - 1)])
+        _suggest(beginning, [name.decode("utf-8", "replace") for name in checked(newest, "looking for ids")], what)
+    return _only(beginning, found, what)
+
+
+def _suggest(wrong: str, names: Iterable[str], what: str) -> None:
+    """Raise NotFound with the id that was probably meant; do nothing if none is similar."""
+    event, dot, _ = wrong.partition(".")
+    meant: dict[str, str] = {}
+    for name in names:
+        for form in (name, short_form(name)):
+            of, _, hook = form.partition(".")
+            meant[f"{of[: len(event)]}.{hook}" if dot else of[: len(event)]] = name
+    near = difflib.get_close_matches(wrong, meant, 1, _NEAR)
+    if near:
+        raise NotFound(f"no {_SINGULAR[what]} is called {wrong!r}; did you mean {near[0]}?")
 
 
 def _matching(beginning: str, names: Iterable[str]) -> Iterable[str]:

@@ -239,7 +239,7 @@ def test_an_endpoint_gets_one_signed_test(home: Path, receiver: Receiver) -> Non
     unset = fleethook("webhooks", "test", "unset")
     assert (unset.code, "NEVER_SET is not set" in unset.out) == (1, True)
     meant = fleethook("webhooks", "test", "lg")
-    assert (meant.code, "did you mean 'log'" in meant.err) == (1, True)
+    assert (meant.code, 'did you mean "log"' in meant.err) == (1, True)
     listed = fleethook("webhooks", "list")
     for shown in (sent, failed, unset, listed, fleethook("webhooks", "list", "--json")):
         assert "hunter2" not in shown.out + shown.err

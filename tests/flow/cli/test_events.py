@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -139,7 +140,7 @@ def test_lists_as_a_person_reads_them(home: Path) -> None:
         fleethook("events", "list", "--where", "event.input.command.contains('push')").err.strip().startswith("no ev")
     )
     assert name in fleethook("events", "list", "--where", "event.input.command.contains('status')").out
-    assert fleethook("events", "list", "--where", "event.tool ==").code == 4
+    assert fleethook("events", "list", "--where", "event.tool ==").code == 2
     shown = fleethook("events", "show", name).out.splitlines()
     assert shown[0].startswith(f"event    {name}")
     assert '    "command": "git status"' in shown
@@ -224,6 +225,38 @@ def test_tail_follows_until_it_is_interrupted(home: Path, server: Server, keys: 
     finally:
         tail.kill()
         tail.communicate()
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("event.tool = 'bash'", "syntax error at column 12, at \"= 'bash'\"; compare with =="),
+        ("event.tool ==", "it ends too early, at column 14"),
+        ("tool == 'bash'", "there is no 'tool'; a condition reads event.type"),
+        ("event.tool", "`event.tool` gives str, not true or false"),
+        ("1 + 1", "gives int, not true or false"),
+    ],
+)
+@pytest.mark.parametrize("command", [("tail",), ("events", "list"), ("replay", "--since", "1h", "--yes")])
+def test_a_wrong_condition_is_a_usage_error_that_names_the_place(
+    home: Path, command: tuple[str, ...], where: str, said: str
+) -> None:
+    """Issue 11, section 3: `--where` in CEL. Nothing is followed or listed with a condition that can never hold."""
+    refused = fleethook(*command, "--where", where)
+    assert refused.code == 2
+    assert said in refused.err
+
+
+def test_a_mistyped_id_is_answered_with_the_nearest(home: Path) -> None:
+    """Issue 11, section 3: suggestions for every mistyped choice; an id that is like no other has none."""
+    name = fleethook("publish", stdin='{"type": "session:start"}').out.strip()
+    for given in (f"{name[6:15]}z", f"{name[:32]}z"):
+        refused = fleethook("trace", given)
+        assert refused.code == 1
+        assert re.search(rf"no event is called '{given}'; did you mean ({name[:33]}|{name[6:16]})\?", refused.err)
+    refused = fleethook("trace", "zzzz")
+    assert (refused.code, "did you mean" in refused.err) == (1, False)
+    assert "no dead letter is called 'nosuch'" in fleethook("dead", "retry", "nosuch").err
 
 
 def test_commands_take_the_beginning_of_an_id(home: Path) -> None:

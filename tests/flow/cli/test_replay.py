@@ -161,7 +161,7 @@ def test_a_replay_counts_then_sends_and_is_a_job_that_is_listed(server: Server, 
         assert fleethook("replay", "--since", "1h", "--where", "event.", "--yes").code != 0
         doubtful = fleethook("replay", "--since", "1h", "--until", "now", "--where", "event.data.m > 0", "--dry-run")
         assert "--where cannot be evaluated for 4 events, which are left out" in doubtful.err
-        assert "did you mean 'log'" in fleethook("replay", "--since", "1h", "--endpoint", "lgo", "--yes").err
+        assert 'did you mean "log"' in fleethook("replay", "--since", "1h", "--endpoint", "lgo", "--yes").err
         assert "nothing can be sent again" in fleethook("replay", "--since", "1h", "--endpoint", "gone", "--yes").out
         assert receiver.got == []
         sent = fleethook(*asked, "--rate", "100/s", "--yes", "--json")

@@ -174,6 +174,17 @@ def test_an_event_has_one_line_at_every_width(typed: Typed, columns: int) -> Non
     assert all(name in screen for name in ids)
 
 
+def test_a_message_breaks_between_words_and_in_no_command(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error that is longer than the terminal is one line in a pipe; on a terminal no word and no command is cut."""
+    monkeypatch.setenv("FLEETHOOK_REDIS_URL", "unix:///nowhere/at/all/in/a/rather/long/folder/redis.sock")
+    code, screen = typed("events", "list", columns=60)
+    assert code == 3
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", screen)
+    assert max(map(len, plain.splitlines())) <= 60
+    assert "`fleethook up`" in plain
+    assert " ".join(plain.split()) == fleethook("events", "list").err.strip()
+
+
 def test_watch_opens_a_trace_retries_a_dead_letter_and_pauses_an_endpoint(
     typed: Typed, server: Server, keys: Keys, tmp_path: Path
 ) -> None:

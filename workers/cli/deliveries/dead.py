@@ -85,7 +85,7 @@ def list_dead(fleet: Context, /, grouped: str, limit: int, whole: bool, **option
     elif found:
         show_dead_letters(fleet, found, whole=whole)
     if not found:
-        fleet.say("no dead letters")
+        fleet.say(f"no dead letters{f' with {chosen.words()}' if chosen.words() else ''}")
 
 
 @dead.command("show")
@@ -131,9 +131,13 @@ def show_dead(fleet: Context, name: str) -> None:
 @pass_fleet
 def retry(fleet: Context, bulk: BulkRequest) -> None:
     """Try dead deliveries again, with their own id; entries that could not be read cannot be tried again."""
+    from bus.errors import NotFound
+
     bulk = _with_whole_ids(fleet, bulk)
     ids = bulk.filter.ids
     if ids and not any(map(_is_delivery, ids)):
+        if not _letters(fleet, bulk.filter):
+            raise NotFound(f"no dead letter is called {ids[0]!r}; see `fleethook dead list`")
         raise CheckFailed("an entry that could not be read cannot be tried again; `fleethook dead show` shows it")
     letters = [letter for letter in _meant(fleet, bulk) if _is_delivery(letter[0])]
     question = f"Try {counted(len(letters), 'delivery', 'deliveries')} again?"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from workers.cli.common import CheckFailed, Context, LazyGroup, PartlyDone, common_options, pass_fleet
+from workers.cli.condition_option import CONDITION
 from workers.cli.deliveries.bulk import as_job, follow_job, says_how_it_goes_on, watcher_here
 from workers.cli.deliveries.options import MOMENT, RATE
 from workers.cli.formatting import COLOURS, short, when
@@ -37,7 +38,9 @@ _JOB_COLUMNS: Final = (
 @click.command()
 @click.option("--since", type=MOMENT, required=True, metavar="TIME", help="From then on: 12h (ago), 2026-11-21T14:30.")
 @click.option("--until", type=MOMENT, metavar="TIME", help="Until then; default: until now.")
-@click.option("--where", default="", metavar="CEL", help="Only events for which this holds, as a hook's `when:`.")
+@click.option(
+    "--where", type=CONDITION, default="", metavar="CEL", help="Only events for which this holds, as a hook's `when:`."
+)
 @click.option("--endpoint", default="", metavar="ID", help="To this endpoint only; default: to all that match now.")
 @click.option(
     "--rate", type=RATE, default="50/s", show_default=True, metavar="N/s", help="At most so many; 0: no limit."
@@ -63,13 +66,11 @@ def replay(
     Each delivery has an id of its own; the body is the event's, with its id, and the header `fleethook-replay-of` names
     it. It is a job: it goes on when this command ends or a worker dies, and sends each event once.
     """
-    from bus.matching.conditions import compile_condition
+    from workers.cli.webhooks import find_endpoint
     from workers.records.replay import ReplaySpec
 
-    if where:
-        compile_condition(where)  # reports a mistake in it before any event is read
     if endpoint:
-        _known(fleet, endpoint)
+        find_endpoint(in_force(fleet), endpoint)
     past = ReplaySpec(since=since, until=until or 0, where=where, endpoint=endpoint, rate=rate)
     events, counts = fleet.run(lambda connections: _counted(fleet, connections, past))
     count = sum(counts.values())
@@ -204,18 +205,6 @@ async def _counted(fleet: Context, connections: Connections, past: ReplaySpec) -
         ((why, _),) = doubts.most_common(1)
         fleet.say(f"warning: --where cannot be evaluated for {doubts.total():,} events, which are left out: {why}")
     return events, counts
-
-
-def _known(fleet: Context, name: str) -> None:
-    import difflib
-
-    from bus.errors import NotFound
-
-    there = in_force(fleet).endpoints
-    if name not in there:
-        near = difflib.get_close_matches(name, there, 1)
-        hint = f"did you mean {near[0]!r}?" if near else "see `fleethook webhooks list`"
-        raise NotFound(f"no endpoint is called {name!r} here; {hint}")
 
 
 def _about(one: BulkJob) -> str:

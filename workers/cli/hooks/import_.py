@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help
     from bus.hooksets.hookfile import HookFile
 
 _UNDERSTOOD_COLUMNS: Final = (
-    Column("ID", 8),
+    Column("ID", 8, halved=True),
     Column("ON", 16, rank=1),
     Column("KIND", 8, rank=4),
     Column("WAITS", 10, rank=2),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help
     from workers.records.last_runs import HookRun, RunHistory
 
 HOOK_COLUMNS: Final = (
-    Column("HOOK", 8),
+    Column("HOOK", 8, halved=True),
     Column("LAYER", 7, rank=3),
     Column("WAITS", 10, rank=1),
     Column("ON", 16, rank=2),

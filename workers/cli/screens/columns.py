@@ -71,6 +71,8 @@ class Column(NamedTuple):
     """The highest rank is dropped first and gets spare room last; 0 is never dropped and never cut."""
     keep_end: bool = False
     """Whether a text that is too wide loses its beginning and not its end: of `path/file:line`, the name and the line stay."""
+    halved: bool = False
+    """Of a column of rank 0: it is cut to half of the line, if more of it would leave no room for the column of rank 1."""
 
 
 class Cell(NamedTuple):
@@ -89,8 +91,21 @@ def fit(columns: Sequence[Column], natural: Sequence[int], width: int) -> Layout
 
     In an endless width every column is as wide as its widest cell.
 
-    Columns of rank 0 stay whole: only they can make a line longer than `width`.
+    Columns of rank 0 stay whole, but for those that are `halved`: only they can make a line longer than `width`.
     """
+    layout = _fit(columns, natural, width)
+    shown = {index for index, _ in layout}
+    needed = {index for index, column in enumerate(columns) if column.rank <= 1 and natural[index]}
+    if needed <= shown and sum(size + GAP for _, size in layout) - GAP <= width:
+        return layout
+    halves = [
+        min(size, max(column.least, width // 2)) if column.halved else size
+        for column, size in zip(columns, natural, strict=True)
+    ]
+    return _fit(columns, halves, width)
+
+
+def _fit(columns: Sequence[Column], natural: Sequence[int], width: int) -> Layout:
     wanted = [
         max(size, column.least) if column.rank == 0 else min(size, column.most if width < ENDLESS else size)
         for column, size in zip(columns, natural, strict=True)
@@ -162,7 +177,9 @@ def cut_beginning(text: str, width: int) -> str:
 def as_columns(columns: Sequence[Column | str]) -> list[Column]:
     """Columns with these names. The first one is never cut, and the last one is dropped first."""
     return [
-        Column(one, max(len(one), _LEAST) if place else 0, rank=place) if isinstance(one, str) else one
+        Column(one, max(len(one), _LEAST) if place else 0, rank=place, halved=not place)
+        if isinstance(one, str)
+        else one
         for place, one in enumerate(columns)
     ]
 

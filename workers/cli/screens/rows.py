@@ -177,10 +177,10 @@ def dead_letter_cells(letter: DeadLetter, time: str, name: str) -> list[Cell]:
     ]
 
 
-def short_id(name: str, length: int = ID_CHARACTERS) -> str:
+def short_id(name: str, length: int = ID_CHARACTERS, hook_length: int = ENDLESS) -> str:
     """The beginning of the short form of an event's id; for a delivery, the hook follows. Commands accept it as the id."""
     event, dot, hook = short_form(name).partition(".")
-    return f"{event[:length]}{dot}{hook}"
+    return f"{event[:length]}{dot}{hook[:hook_length]}"
 
 
 def _note(one: Delivery) -> str:
@@ -190,11 +190,17 @@ def _note(one: Delivery) -> str:
 
 
 def _shown_ids(ids: Sequence[str], whole: bool) -> list[str]:
-    """The ids of a list: short on a terminal, but long enough to be different."""
+    """The ids of a list: short on a terminal, but long enough to be different.
+
+    The id of a delivery takes at most a third of the line: the hook's part is cut, too.
+    """
     if whole or terminal_width() == ENDLESS:
         return list(ids)
     length = id_length(short_form(name).partition(".")[0] for name in ids)
-    return [short_id(name, length) for name in ids]
+    room = max(1, terminal_width() // 3 - length - 1)
+    if len({short_id(name, length, room) for name in ids}) < len(set(ids)):
+        room = id_length((short_form(name).partition(".")[2] for name in ids), room)
+    return [short_id(name, length, room) for name in ids]
 
 
 def list_times(moments: Sequence[int]) -> list[str]:

@@ -47,7 +47,7 @@ COMMANDS: Final = {
 }
 
 ENDPOINT_COLUMNS: Final = (
-    Column("ENDPOINT", 8),
+    Column("ENDPOINT", 8, halved=True),
     Column("STATE", 8),
     Column("URL", 32, rank=2),
     Column("DELIVERED", 9, rank=4),
@@ -237,13 +237,11 @@ def _said(value: object) -> str:
 
 def find_endpoint(hooks: HookSet, name: str) -> Endpoint:
     """The endpoint of this name that is in force; raises NotFound, which suggests a similar name."""
-    import difflib
-
+    from bus.config.validation import suggestion
     from bus.errors import NotFound
 
     endpoint = hooks.endpoints.get(name)
     if endpoint is None:
-        near = difflib.get_close_matches(name, hooks.endpoints, 1)
-        hint = f"did you mean {near[0]!r}?" if near else "see `fleethook webhooks list`"
+        hint = suggestion(name, hooks.endpoints) or "see `fleethook webhooks list`"
         raise NotFound(f"no endpoint is called {name!r} here; {hint}")
     return endpoint

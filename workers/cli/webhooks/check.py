@@ -140,12 +140,11 @@ def secrets_of_endpoint(fleet: Context, name: str) -> list[str]:
     """The secrets that sign for an endpoint in force here; raises ConfigError if it has none."""
     import time
 
-    from bus.errors import ConfigError, NotFound
+    from bus.errors import ConfigError
     from bus.http.webhook_headers import signing_secrets
+    from workers.cli.webhooks import find_endpoint
 
-    endpoint = in_force(fleet, needed=False).endpoints.get(name)
-    if endpoint is None:
-        raise NotFound(f"no endpoint is called {name!r} here; see `fleethook webhooks list`")
+    endpoint = find_endpoint(in_force(fleet, needed=False), name)
     if not endpoint.secret:
         raise ConfigError(
             f"endpoint {name!r} is unsigned", hint=f"`fleethook webhooks rotate {name}` makes it a secret"

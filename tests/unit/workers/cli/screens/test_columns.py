@@ -56,6 +56,33 @@ def test_short_ids_tell_apart(ids: list[str]) -> None:
     assert length == 10 or any(one[: length - 1] == other[: length - 1] for one, other in pairwise(sorted(set(ids))))
 
 
+def test_a_long_name_leaves_room_for_the_most_important_column() -> None:
+    """One hook with a name of 90 characters neither wraps its own row nor takes a column from the others."""
+    columns = (Column("HOOK", 8, halved=True), Column("WAITS", 8, rank=1), Column("FROM", 8, rank=2))
+    shown = [[Cell("short"), Cell("blocking"), Cell("here:1")], [Cell("x" * 90), Cell("blocking"), Cell("there:2")]]
+    head, *lines = list_lines(columns, shown, PLAIN, 80)
+    assert head.split() == ["HOOK", "WAITS", "FROM"]
+    assert all(cell_len(line) <= 80 for line in lines)
+    assert lines[1].startswith("x" * 39 + "…  blocking")
+    assert list_lines(columns, shown, PLAIN, 170) != list_lines(columns, shown[:1], PLAIN, 170)
+    assert [*list_lines(columns, shown, PLAIN, 170)][2].startswith("x" * 90), "it is whole where there is room"
+
+
+def test_a_delivery_with_a_long_hook_id_has_a_short_id_that_is_a_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ids of one event's deliveries are told apart, however alike their hooks begin."""
+    monkeypatch.setattr(rows, "terminal_width", lambda: 80)
+    event = "e01a2072e5bc54b640e487b9dd884b516"
+    ids = [f"{event}.{'long-name-' * 5}{end}" for end in ("a", "b")] + [f"{event}.audit"]
+    shown = rows._shown_ids(ids, whole=False)
+    assert shown[2] == "72e5bc54b6.audit"
+    assert len(set(shown)) == 3
+    assert all(
+        name[6:].partition(".")[2].startswith(short.partition(".")[2]) for name, short in zip(ids, shown, strict=True)
+    )
+    assert rows._shown_ids([ids[0], ids[2]], whole=False)[0] == "72e5bc54b6.long-name-long-"
+    assert rows._shown_ids(ids, whole=True) == ids
+
+
 @given(text=TEXT, width=st.integers(1, 30))
 def test_a_cut_text_fits(text: str, width: int) -> None:
     assert cell_len(cut(text, width)) <= width
