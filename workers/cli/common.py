@@ -246,7 +246,8 @@ class Context:
         A cell is a `Cell`, or a value without a colour. Of columns given as names, the first is never cut, and the last is
         dropped first. With `head`, the column names are printed above the rows.
         """
-        from workers.cli.screens.columns import ENDLESS, as_cells, as_columns, list_lines, terminal_width, wrap
+        from workers.cli.screens.columns import ENDLESS, as_cells, as_columns, list_lines, terminal_width
+        from workers.cli.wrapping import wrap
 
         width = terminal_width()
         cells = [as_cells(row) for row in rows]

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -18,11 +15,8 @@ from bus.hooksets.published import apply
 from bus.wire.keys import Keys
 from tests.cli_kit import fleethook, namespace, run, workers
 from tests.support.servers import Server
+from tests.support.typing import type_command
 from tests.support.waiting import wait_until
-
-ROOT = Path(__file__).parents[3]
-NOBODY = ("CI", "CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "NO_COLOR", "FORCE_COLOR")
-"""Variables that say that no person sits there, or what that person wants."""
 
 Typed = Callable[..., tuple[int, str]]
 
@@ -46,40 +40,10 @@ def typed(server: Server, keys: Keys, tmp_path: Path, monkeypatch: pytest.Monkey
         meanwhile: Callable[[], object] = lambda: None,
         script: Sequence[tuple[str, str]] = (),
     ) -> tuple[int, str]:
-        environment = {name: value for name, value in os.environ.items() if name not in NOBODY}
-        environment |= {"TERM": "xterm", "COLUMNS": str(columns), "PYTHONPATH": str(ROOT)}
-        ours, theirs = pty.openpty()
-        try:
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "workers", *words],
-                stdin=theirs,
-                stdout=theirs,
-                stderr=theirs,
-                cwd=tmp_path,
-                env=environment,
-                start_new_session=True,
-            )
-        finally:
-            os.close(theirs)
-        screen, looked = b"", 0
-        steps = [("[y/N]: ", answer), *script] if answer else [*script]
-        try:
-            while True:
-                if steps and steps[0][0].encode() in screen[looked:]:
-                    meanwhile()
-                    looked = len(screen)
-                    os.write(ours, steps.pop(0)[1].encode())
-                try:
-                    screen += (chunk := os.read(ours, 65536))
-                except OSError:  # Linux: EIO at the end
-                    break
-                if not chunk:
-                    break
-            return process.wait(20), screen.decode().replace("\r\n", "\n")
-        finally:
-            os.close(ours)
-            process.kill()
-            process.wait()
+        steps = [("[y/N]: ", answer), *script] if answer else script
+        return type_command(
+            *words, folder=tmp_path, environment=os.environ, columns=columns, script=steps, meanwhile=meanwhile
+        )
 
     return run
 

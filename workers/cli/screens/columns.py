@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from workers.cli.output import Colour, Styler, printable
+from workers.cli.wrapping import wrap
 
 ID_CHARACTERS: Final = 10
 """The length of an id's short form in a list. An id is longer if another one in the list has the same beginning."""
@@ -55,7 +56,6 @@ _SESSION_COLOURS: Final[tuple[Colour, ...]] = (
 )
 
 
-_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _SPACES: Final = re.compile(r"\s")
 
 
@@ -210,26 +210,6 @@ def list_lines(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], style:
 def terminal_width() -> int:
     """The width of stdout in cells. It is endless if stdout is no terminal, since programs read it then."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else ENDLESS
-
-
-def wrap(text: str, width: int) -> str:
-    """A line as lines of at most `width` cells: the further ones are indented like the first, and no word is broken."""
-    from rich.cells import cell_len
-
-    indent = len(text) - len(text.lstrip(" ")) + 2
-    wrapped, used, open_colour = "", 0, ""
-    for word in re.findall(" +|[^ ]+", text):
-        size = cell_len(_COLOUR.sub("", word))
-        if used + size > width and used > indent:
-            end = "\x1b[0m" if open_colour else ""
-            wrapped, used = wrapped.rstrip(" ") + end + "\n" + " " * indent + open_colour, indent
-            if word.isspace():
-                continue
-        for colour in _COLOUR.findall(word):
-            open_colour = "" if colour == "\x1b[0m" else colour
-        wrapped += word
-        used += size
-    return wrapped
 
 
 def wrapped_lines(lines: Iterable[str]) -> str:
