@@ -22,7 +22,7 @@ import tempfile
 import termios
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import StringIO
@@ -83,6 +83,13 @@ class Screen(NamedTuple):
     keys: str = ""
     seconds: float = 0.0
     """How long a command that does not end is watched; agents go on meanwhile."""
+    variables: tuple[tuple[str, str], ...] = ()
+    """Environment of this command alone."""
+    after: tuple[str, ...] = ()
+    """A command that takes back what the keys did."""
+    bar: bool = False
+    """Whether to show the command as it is when it is interrupted, and not as it ends."""
+    folder: str = ""
 
 
 def screens(ids: dict[str, str]) -> list[Screen]:
@@ -93,34 +100,61 @@ def screens(ids: dict[str, str]) -> list[Screen]:
         Screen("events-show", ("events", "show", ids["deny"])),
         Screen("tail", ("tail",), seconds=4),
         Screen("watch", ("watch",), seconds=4),
-        Screen("watch-trace", ("watch",), keys="j\r", seconds=6),
+        Screen("watch-trace", ("watch",), keys="j\r", seconds=9),
+        Screen("watch-pause", ("watch",), keys="\t\tp", seconds=12, after=("webhooks", "resume", "audit")),
+        Screen("watch-retry", ("watch",), keys="\t\t\tr", seconds=12),
         Screen("trace", ("trace", ids["deny"])),
         Screen("status", ("status",)),
+        Screen("up", ("up", *FEW), seconds=12, variables=elsewhere("up")),
+        Screen("up-starting", ("up", *FEW), seconds=1.5, variables=elsewhere("up"), bar=True),
+        Screen("demo", ("demo",), variables=elsewhere("demo")),
+        Screen("demo-running", ("demo",), seconds=5, bar=True),
+        Screen("bench-running", ("bench", "--quick", "request"), seconds=3, bar=True),
+        Screen("bench", ("bench", "--quick", "request")),
         Screen("deliveries-list", ("deliveries", "list", "--limit", "14")),
         Screen("deliveries-show", ("deliveries", "show", f"{ids['deny']}.chat")),
+        Screen("deliveries-curl", ("deliveries", "show", f"{ids['deny']}.chat", "--curl")),
         Screen("dead-list", ("dead", "list")),
         Screen("replay", replay, seconds=3),
         Screen("jobs-list", ("jobs", "list")),
         Screen("listen", ("listen", "--port", ids["listening"], "--endpoint", "my-service"), seconds=6),
         Screen("webhooks-list", ("webhooks", "list")),
+        Screen("webhooks-show", ("webhooks", "show", "chat")),
         Screen("hooks-list", ("hooks", "list")),
+        Screen("hooks-new", ("hooks", "new", "no-deploy"), keys="\r\r\r", seconds=4, folder="shop"),
+        Screen("hooks-test", ("hooks", "test"), folder="tested"),
+        Screen("hooks-show-input", ("hooks", "show-input", ids["ask"], "--hook", "branch-check")),
         Screen("guards-list", ("guards", "list")),
         Screen("doctor", ("doctor", "--live")),
+        Screen("doctor-verbose", ("doctor", "--live", "-v")),
+        Screen("doctor-away", ("doctor",), variables=(("FLEETHOOK_REDIS_URL", "redis://127.0.0.1:1"),)),
         Screen("install", ("install", "--dry-run")),
+        Screen("install-diff", ("install", "codex", "--events", "PreToolUse,Stop,SessionStart", "--dry-run", "--diff")),
         Screen("uninstall", ("uninstall", "--dry-run")),
         Screen("help", ("--help",)),
+        Screen("mistake", ("tail", "--where", "event.tool = 'bash'")),
     ]
 
 
-def terminal(words: Sequence[str], columns: int, *, keys: str = "", seconds: float = 0.0) -> str:
-    """What a command prints in a terminal of so many columns; one that does not end is interrupted after `seconds`."""
+FEW: Final = ("--evaluators", "1", "--carriers", "1")
+
+
+def elsewhere(name: str) -> tuple[tuple[str, str], ...]:
+    """Folders for a bus beside the one that runs."""
+    return (("FLEETHOOK_HOME", f"{Path.cwd()}/{name}"), ("FLEETHOOK_NAMESPACE", name))
+
+
+def terminal(screen: Screen, columns: int) -> str:
+    """What a command prints in a terminal of so many columns; one that does not end is interrupted after its `seconds`."""
+    keys, seconds = screen.keys, screen.seconds
     environment = {name: value for name, value in os.environ.items() if name not in NOBODY}
-    environment |= {"TERM": "xterm-256color", "PYTHONPATH": str(ROOT)}
+    environment |= {"TERM": "xterm-256color", "PYTHONPATH": str(ROOT), **dict(screen.variables)}
     environment.pop("COLUMNS", None)
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, columns, 0, 0))
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "workers", *words],
+        [sys.executable, "-P", "-m", "workers", *screen.words],
+        cwd=screen.folder or None,
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
@@ -129,13 +163,13 @@ def terminal(words: Sequence[str], columns: int, *, keys: str = "", seconds: flo
     )
     os.close(theirs)
     interrupted = 0
-    screen, until, stop = b"", time.monotonic() + 60, time.monotonic() + 70
+    shown, until, stop = b"", time.monotonic() + 180, time.monotonic() + 190
     typed = keys.encode()
     while time.monotonic() < stop:
         if time.monotonic() > until:
             process.send_signal(signal.SIGINT)
-            until, interrupted = stop, len(screen)
-        if typed and screen and time.monotonic() > until - seconds / 2:
+            until, interrupted = stop, len(shown)
+        if typed and shown and time.monotonic() > until - seconds / 2:
             os.write(ours, typed[:1])
             typed = typed[1:]
         if not select.select([ours], [], [], 0.1)[0]:
@@ -146,15 +180,15 @@ def terminal(words: Sequence[str], columns: int, *, keys: str = "", seconds: flo
             break
         if not chunk:
             break
-        if seconds and not screen:  # a command that does not end is watched from its first line on
+        if seconds and not shown:  # a command that does not end is watched from its first line on
             until, stop = time.monotonic() + seconds, time.monotonic() + seconds + 10
-        screen += chunk
+        shown += chunk
     process.kill()
     process.wait()
     os.close(ours)
-    parts = (screen[:interrupted], screen[interrupted:])
-    if b"\x1b[?1049h" in screen:
-        return last_frame(_text(screen))
+    parts = (shown[:interrupted], b"" if screen.bar else shown[interrupted:])
+    if b"\x1b[?1049h" in shown:
+        return last_frame(_text(shown))
     before, after = map(_text, parts)
     after = re.sub(r"[^\n]*\n(?:\r|\x1b\[\?25[hl])*\x1b\[1A\x1b\[2K", "", after)  # the bar is taken away
     return "\n".join(part for part in (last_lines(before), last_lines(after)) if part)
@@ -229,10 +263,10 @@ class Receiver(BaseHTTPRequestHandler):
         """Write no log."""
 
 
-def fleethook(*words: str, stdin: str = "") -> str:
+def fleethook(*words: str, stdin: str = "", folder: str | None = None) -> str:
     """The output of a command; ends the script if the command fails."""
     command = [sys.executable, "-P", "-m", "workers", *words]
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False, cwd=folder)
     if done.returncode:
         raise SystemExit(f"fleethook {' '.join(words)}: {done.stderr}")
     return done.stdout
@@ -286,6 +320,10 @@ def fleet() -> Iterator[dict[str, str]]:
         listening = _free_port()
         (home / "hooks.yaml").write_text(HOOKS.format(port=server.server_port, listening=listening), "utf-8")
         agents_at_home(home)
+        for project in ("shop", "tested"):
+            (home / project / ".git").mkdir(parents=True)
+            subprocess.run(["git", "init", "-q", project], check=True)
+        fleethook("hooks", "new", "no-deploy", "--yes", folder="tested")
         fleethook("up", "--detach")
         fleethook("hooks", "apply", "hooks.yaml", "--yes")
         fleethook("install", "claude", "--yes")
@@ -312,10 +350,13 @@ def main() -> None:
             for columns in WIDTHS:
                 stop = threading.Event()
                 if screen.seconds:
-                    work = {"listen": _turns, "replay": lambda _: None}.get(screen.name, _agents)
+                    work = {"listen": _turns, "tail": _agents, "watch": _agents}.get(screen.words[0], lambda _: None)
                     threading.Thread(target=work, args=(stop,), daemon=True).start()
-                text = terminal(screen.words, columns, keys=screen.keys, seconds=screen.seconds)
+                text = terminal(screen, columns)
                 stop.set()
+                if screen.after:
+                    command = [sys.executable, "-P", "-m", "workers", *screen.after]
+                    subprocess.run(command, capture_output=True, check=False)
                 if screen.name == "replay":  # the next one does not wait for it
                     fleethook("jobs", "stop", re.findall(r"job ([0-9a-f]{8})", text)[-1])
                 if plain:

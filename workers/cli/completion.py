@@ -75,7 +75,15 @@ class _Offered(click.ParamType[Any]):
         except Exception:  # noqa: BLE001 - a person who presses Tab gets no stack trace
             return []
         own = self._own.shell_complete(ctx, param, incomplete)
-        return [CompletionItem(value, help=text) for value, text in known if value.startswith(incomplete)] + own
+        offered = ((_form(value, incomplete), text) for value, text in known)
+        return [CompletionItem(value, help=text) for value, text in offered if value.startswith(incomplete)] + own
+
+
+def _form(name: str, incomplete: str) -> str:
+    """An id in the form that was begun: whole, or without its first characters as lists show it."""
+    from bus.ids import short_form
+
+    return name if name.startswith(incomplete) else short_form(name)
 
 
 _GROUPS: Final = {

@@ -14,6 +14,7 @@ from workers.cli.screens.progress import Progress, TimedPart
 @pass_fleet
 def demo(fleet: Context) -> None:
     """Play a scripted fleet through the real processes and a real server; exits 0 where everything held."""
+    from workers.cli.screens.columns import wrapped_lines
     from workers.demo.play import STEPS, play
 
     parts = [TimedPart(name, seconds) for name, seconds in STEPS]
@@ -21,6 +22,6 @@ def demo(fleet: Context) -> None:
 
         def say(text: str) -> None:
             with progress.hidden():
-                click.echo(text)
+                click.echo(wrapped_lines([text]))
 
         asyncio.run(play(say, lambda number: progress.update_part(parts, number)))

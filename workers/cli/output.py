@@ -27,7 +27,7 @@ Colour = Literal[
     "bright_magenta",
 ]
 
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Characters that could control a terminal or reverse the order of a text; line break and tab are not among them."""
 
 _COLOURED: Final = re.compile(r"\x1b\[(?:0|3[1-6]|9[0-6])m|" + _CONTROL.pattern)

@@ -64,6 +64,7 @@ def test_bash_completes_commands_ids_endpoints_and_versions(shell: dict[str, str
     assert completed(shell, "webhooks", "pause", "") == ["audit", "chat"]
     assert completed(shell, "webhooks", "pause", "c") == ["chat"]
     assert completed(shell, "trace", event[:4]) == [event]
+    assert completed(shell, "trace", event[6:12]) == [event[6:]], "as a list shows it"
     assert completed(shell, "hooks", "rollback", "") == ["1"]
 
 

@@ -102,7 +102,7 @@ def _activity(activity: Activity) -> Iterator[Fact]:
         None,
     )
     if activity.verdicts:
-        text = f"{activity.verdicts:,}, half of them within {activity.p50:.2f} ms, 95 % within {activity.p95:.2f} ms"
+        text = f"{activity.verdicts:,}, p50 {activity.p50:.2f} ms, p95 {activity.p95:.2f} ms"
         yield "verdicts", text, None
     yield "fallbacks", f"{activity.fallbacks:,} {covers}", "yellow" if activity.fallbacks else None
     for number, seen in enumerate(activity.denials):
