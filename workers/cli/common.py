@@ -247,7 +247,7 @@ class Context:
         dropped first. With `head`, the column names are printed above the rows.
         """
         from workers.cli.screens.columns import ENDLESS, as_cells, as_columns, list_lines, terminal_width
-        from workers.cli.wrapping import wrap
+        from workers.cli.screens.wrapping import wrap
 
         width = terminal_width()
         cells = [as_cells(row) for row in rows]

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from workers.cli.common import CheckFailed, Context, LazyGroup, common_options, pass_fleet
-from workers.cli.condition_option import CONDITION
-from workers.cli.formatting import DURATION, event_lines, trace_lines, verdict_lines
+from workers.cli.formatting import CONDITION, DURATION, event_lines, trace_lines, verdict_lines
 from workers.cli.screens.columns import terminal_width, wrapped_lines
 from workers.cli.screens.rows import no_trunc_option, show_events, tail_line
 from workers.runtime.wording import counted

@@ -70,7 +70,36 @@ class Duration(click.ParamType[float]):
             self.fail(f"{value!r} is no time; write seconds, or e.g. 90s, 12h or 14d", param, ctx)
 
 
+class ConditionParam(click.ParamType[str]):
+    """A CEL condition; gives its text."""
+
+    name = "CEL"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The text; a usage error that names the place of a mistake."""
+        text = str(value)
+        if not text:
+            return text
+        from bus.errors import ConditionError, NotBoolean
+        from bus.events import Event
+        from bus.matching.conditions import compile_condition
+
+        try:
+            condition = compile_condition(text)
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
+        nothing = Event(type="", source="generic")
+        try:
+            condition({"event": nothing.facts(), "verdict": {"decision": "", "reason": ""}})
+        except NotBoolean as error:
+            self.fail(str(error), param, ctx)
+        except ConditionError:  # this event lacks a field that others have
+            pass
+        return text
+
+
 DURATION: Final = Duration()
+CONDITION: Final = ConditionParam()
 
 
 def when(ms: int) -> str:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from workers.cli.common import CheckFailed, Context, LazyGroup, PartlyDone, common_options, pass_fleet
-from workers.cli.condition_option import CONDITION
 from workers.cli.deliveries.bulk import as_job, follow_job, says_how_it_goes_on, watcher_here
 from workers.cli.deliveries.options import MOMENT, RATE
-from workers.cli.formatting import COLOURS, short, when
+from workers.cli.formatting import COLOURS, CONDITION, short, when
 from workers.cli.hooks.sets import in_force
 from workers.cli.screens.columns import Cell, Column, sign
 from workers.cli.screens.progress import Progress

@@ -19,7 +19,7 @@ from workers.cli.output import styler
 from workers.cli.screens import rows
 from workers.cli.screens.columns import Cell, Column, cut, id_length, list_lines, sign
 from workers.cli.screens.rows import DEAD_COLUMNS, DELIVERY_COLUMNS, EVENT_COLUMNS, event_cells, tail_line
-from workers.cli.wrapping import wrap
+from workers.cli.screens.wrapping import wrap
 from workers.records.events import Seen
 
 PLAIN = styler(False)
