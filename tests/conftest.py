@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import signal
 import sys
 import uuid
@@ -13,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import pytest
 from hypothesis import settings
 
+from bus.system.directories import directories
 from bus.wire.connections import Connections, sync_client
 from bus.wire.keys import Keys, declared
 from tests.support.requirements import Requirements
@@ -41,7 +43,7 @@ _LIVE = re.compile(r"/tests/(live|flow|chaos|contract)/")
 @pytest.fixture(autouse=True)
 def clean_environment(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+) -> Iterator[None]:
     """No FLEETHOOK_* of the developer's own reaches a test; everything that it writes is in its own folder."""
     for name in list(os.environ):
         if name.startswith("FLEETHOOK_"):
@@ -54,6 +56,10 @@ def clean_environment(
     monkeypatch.setenv("FLEETHOOK_HOST", "test-host")
     # Agents run these tests too; the way in works for temporary folders alone (workers/admin/person.py).
     monkeypatch.setenv("FLEETHOOK_TEST_CONFIRMS", "1")
+    yield
+    runtime = directories({"FLEETHOOK_HOME": str(home)}, create=False).runtime
+    if home not in runtime.parents:  # the home's path is too long for a socket, and its runtime directory is in /tmp
+        shutil.rmtree(runtime, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
