@@ -116,7 +116,7 @@ def test_sigterm_drains_what_is_under_way(made: Fleet, receiver: Receiver, bus: 
     receiver.hold()
     name = bus.publish(turn_end())
     wait_until(lambda: receiver.ids[f"{name}_log"] == 1, "it is under way")
-    (carrier,) = [one for one in made.workers if one.kind == "carrier" and one.runs()]
+    (carrier,) = [one for one in made.workers if one.kind == "carrier" and busy(made, one.process.pid)]
     carrier.process.send_signal(signal.SIGTERM)
     later = bus.publish(turn_end())
     made.start("carrier")
