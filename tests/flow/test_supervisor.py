@@ -323,6 +323,7 @@ def test_the_processes_are_the_procfiles_in_the_numbers_that_are_set() -> None:
         ("dispatcher", 1),
         ("host", 1),
         ("chores", 1),
+        ("gateway", 1),
     ]
     assert specs[0].argv == (sys.executable, "-P", "-m", "workers.cli", "worker", "evaluator")
 
