@@ -15,7 +15,7 @@ from bus.shell.inner import RUN_NAMES, Arg, Inner, args_of
 from bus.shell.interpreters import may_prompt, opens_prompt
 from bus.shell.plain import Stage, Statement
 from bus.shell.words import UNKNOWN, UNSET, Output, WordScope
-from bus.shell.wrappers import init_script, inner_calls, runs_others, takes_words
+from bus.shell.wrappers import init_script, inner_calls, runs_code, runs_others, takes_words
 
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
     from tree_sitter import Node
@@ -47,6 +47,8 @@ class _Program(NamedTuple):
     """What it prints may be known."""
     changes: bool
     """It may change what the shell knows, or write files that later commands run."""
+    runs_code: bool
+    """It may run what it reads."""
     path: str
     """The word itself, where it is more than the name (`Command.path`)."""
 
@@ -62,6 +64,7 @@ def _program(word: str) -> _Program:
         may_prompt(name),
         name in PRINTING,
         name in STATEFUL or may_write(name),
+        runs_code(name),
         "" if word == name else word,
     )
 
@@ -96,6 +99,8 @@ def quiet_commands(statements: list[Statement]) -> tuple[Command, ...]:
     for statement in statements:
         for pipeline in statement:
             stdin = NOTHING
+            if len(pipeline) > 1 and isinstance(pipeline[-1], Stage) and _program(pipeline[-1].words[0]).runs_code:
+                return ()  # as `… | sh` most likely is not quiet, nothing is read twice
             for stage in pipeline:
                 if not isinstance(stage, Stage) or stage.assignments:
                     return ()
