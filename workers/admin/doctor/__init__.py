@@ -11,6 +11,7 @@ from typing import Final, Literal
 import msgspec
 
 from bus.installs import find
+from bus.installs.base import NAMES
 
 State = Literal["ok", "warn", "fail", "unknown"]
 Repair = Literal["", "modes", "install", "spool"]
@@ -72,4 +73,4 @@ def by_group(checks: Iterable[Check]) -> Mapping[str, list[Check]]:
 
 def label_of(group: str) -> str:
     """What a group is called on a screen."""
-    return _LABELS.get(group) or find(group).label
+    return _LABELS.get(group) or (find(group).label if group in NAMES else group)

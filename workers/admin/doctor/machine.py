@@ -79,19 +79,21 @@ def file_checks(settings: Settings, places: Directories, cwd: Path) -> Iterator[
         fix = f"fleethook config check {one.file}" if one.layer == "user" else f"fleethook hooks {verb}"
         yield Check(id="in-force", status="fail" if one.layer == "user" else "warn", what=one.text, fix=fix)
     for spool in read_spools(places):
+        agent = "" if spool.agent.startswith("program.") else spool.agent  # `program.` and a digest of their server
+        owner = agent or "programs (`Bus`, `fleethook publish`)"
         if spool.dropped:
-            text = f"{counted(spool.dropped, 'event')} of {spool.agent} did not fit on the disk: lost"
+            text = f"{counted(spool.dropped, 'event')} of {owner} did not fit on the disk: lost"
             yield Check(id="spool", status="warn", what=text, fix="keep the server reachable; `fleethook status`")
         if spool.records:
             waits = counted(spool.records, "event waits", "events wait")
-            text = f"of {spool.agent} {waits} on this disk ({counted(spool.bytes, 'byte')})"
+            text = f"of {owner} {waits} on this disk ({counted(spool.bytes, 'byte')})"
             yield Check(
                 id="spool",
                 status="warn",
                 what=text,
                 fix="`fleethook up`, or --fix sends them",
                 repair="spool",
-                agent=spool.agent,
+                agent=agent,
             )
     if settings.url:
         yield Check(id="gateway", status="unknown", what="a gateway is set (url), and is not looked at")

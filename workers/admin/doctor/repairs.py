@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
 from bus.agents import find
 from bus.config.settings import Settings
+from bus.errors import FleethookError
 from bus.installs.base import NAMES
 from bus.installs.manifest import record_events, records
 from bus.system.directories import Directories, make_private
+from bus.wire.connections import Connections
+from bus.wire.embedded_server import bus_url
+from bus.wire.keys import Keys
 from workers.admin.agent_setup import answers_for, connect, empty_spool, installed, plan
 from workers.admin.doctor import Check
+from workers.runtime.spool_drain import drain_spools
 from workers.runtime.wording import counted
 
 
@@ -44,7 +50,10 @@ def repair_findings(checks: Iterable[Check], settings: Settings, places: Directo
             connect(change, answers_for(agent, settings, places, closed=closed)[0], places)
             done.append(f"installed {agent} again in {one.path}")
     record_events(places.state, chosen)  # an entry that a person removed is not written again; its finding stays
-    for agent in dict.fromkeys(check.agent for check in found if check.repair == "spool"):
+    spools = dict.fromkeys(check.agent for check in found if check.repair == "spool")
+    if "" in spools:
+        done.append(_send_programs_spools(settings, places))
+    for agent in filter(None, spools):
         left = empty_spool(places.answer_file(agent), places.spool(agent))
         done.append(
             f"sent what waited for {agent}"
@@ -52,3 +61,22 @@ def repair_findings(checks: Iterable[Check], settings: Settings, places: Directo
             else f"{counted(left, 'event')} of {agent} still {'waits' if left == 1 else 'wait'}"
         )
     return done
+
+
+def _send_programs_spools(settings: Settings, places: Directories) -> str:
+    """Send the events that programs left on this disk for the server that is set; returns what was done."""
+
+    async def work() -> int:
+        connections = Connections(bus_url(settings, "admin", places), connect=1.0)
+        try:
+            return await drain_spools(places, connections.url, Keys(settings.namespace), connections)
+        finally:
+            await connections.close()
+
+    try:
+        sent = asyncio.run(work())
+    except (FleethookError, OSError) as error:
+        return f"the events of programs still wait: {error}"
+    if not sent:
+        return "the events of programs still wait: they are for another server, whose workers send them"
+    return f"sent {counted(sent, 'event')} that waited for programs"
