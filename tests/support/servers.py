@@ -78,7 +78,11 @@ class Server:
         self.process = subprocess.Popen(
             [str(binary.path), *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        wait_until(self._answers, "the server answers")
+        try:
+            wait_until(self._answers, "the server answers")
+        except BaseException:  # else Popen's warning fails whichever test runs later
+            self.kill()
+            raise
 
     def _answers(self) -> bool:
         client = sync_client(self.url)
