@@ -1,4 +1,4 @@
-"""`python -m workers …` is `fleethook …`: from a checkout, and wherever the script is not on PATH."""
+"""`python -m workers …` does what `fleethook …` does, for a checkout or a PATH without the script."""
 
 from workers.cli import main
 

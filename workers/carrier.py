@@ -30,20 +30,20 @@ from workers.delivery.results import AttemptResult
 from workers.delivery.settlements import SettlementWriter
 from workers.runtime.consumer_loop import cancel_tasks, consume, drain, let_entries_accumulate
 from workers.runtime.in_flight import InFlight
-from workers.runtime.process import DRAIN_SECONDS, SELDOM
+from workers.runtime.process import DRAIN_SECONDS, SELDOM_THRESHOLDS
 
 log = logging.getLogger("fleethook.carrier")
 
 GROUP: Final = "carriers"
 LEASE_MARGIN_MS: Final = 5_000
-"""An attempt keeps its place among those of its target for this long after its own timeout."""
+"""For this long after its timeout, an attempt without an outcome still counts as in flight for its target."""
 
 MOST_TAKEN: Final = 32 * 1024 * 1024
-"""Bytes of event bodies in one reply of take.lua: a hundred of the largest events would be 1.6 GiB."""
+"""The most bytes of event bodies in one reply of take.lua: a hundred of the largest events would be 1.6 GiB."""
 
 _READ_SECONDS: Final = 0.25
 _OUTAGE_SECONDS: Final = 2.5
-"""How long after an outage the carriers that live may take to write their heartbeats, before one claims from another."""
+"""How long a carrier waits after an outage before it claims from others: living carriers first write their heartbeats."""
 
 
 class Overtaken(FleethookError):
@@ -90,8 +90,8 @@ class Carrier:
         self._active_at = self._read_at = 0.0
         self.carried = 0
 
-    async def work(self) -> int:
-        """How many deliveries are in the streams that this carrier reads, under way or not; raises Unreachable."""
+    async def count_work(self) -> int:
+        """Count the deliveries in the streams that this carrier reads, also those under way; raises Unreachable."""
         with self._connections.lease() as connection:
             lengths = await connection.exchange([("XLEN", stream) for stream in self._consumer.streams])
         return sum(int(checked(length, "measuring the work")) for length in lengths)
@@ -101,7 +101,7 @@ class Carrier:
 
         Returns the number of attempts.
         """
-        gc.set_threshold(*SELDOM)
+        gc.set_threshold(*SELDOM_THRESHOLDS)
         self._active_at = time.monotonic()
         writing = asyncio.create_task(self._settlements.run())
         try:
@@ -124,7 +124,7 @@ class Carrier:
         await self._watcher.refresh(force=True)
 
     async def _turn(self, clients: ClientPool, idle: float) -> bool:
-        """Start what there is room for; returns False after `idle` seconds without anything to do."""
+        """Start as many attempts as there is room for; returns False after `idle` seconds without anything to do."""
         if await self._start_new(clients) or self._busy or self._settlements:
             self._active_at = time.monotonic()
         return time.monotonic() - max(self._active_at, self._consumer.failed_at) <= idle
@@ -139,7 +139,7 @@ class Carrier:
         missed_heartbeats = self._consumer.missed_heartbeats
         entries = await self._consumer.pending_to_resume(self._held, room, _OUTAGE_SECONDS)
         rows = await self._take(entries) if entries else []
-        if self._read_at:  # more entries are likely: this call also writes the settlements that wait
+        if self._read_at:  # more entries are likely: one call takes them and writes the settlements that wait
             await let_entries_accumulate(self._read_at)
             (reply,) = await self._settlements.flush(self._take_call((), room))
             rows += checked(reply, "taking deliveries")
@@ -179,13 +179,13 @@ class Carrier:
         )
 
     def _read_claims(
-        self, rows: Sequence[Sequence[Any]], handed: Mapping[tuple[str, str], int]
+        self, rows: Sequence[Sequence[Any]], times_delivered: Mapping[tuple[str, str], int]
     ) -> Iterator[ClaimedDelivery]:
-        """The claimed deliveries in the rows; `handed` holds how often each entry that is not new was handed out."""
+        """The claimed deliveries in the rows; `times_delivered` counts how often Redis delivered each entry that is not new."""
         bodies: dict[bytes, bytes] = {}
         for word, *row in rows:
             if word == b"later":
-                self._consumer.must_recheck_pending = True  # the entry is pending for us, and is soon found again
+                self._consumer.must_recheck_pending = True  # the entry is pending for us, and the recheck finds it
             elif word == b"parked" and row:  # its target's breaker is open
                 self._failures.forget(row[0].decode("utf-8", "replace"))
             if word != b"run":
@@ -195,9 +195,20 @@ class Carrier:
                 str(part, "utf-8", "replace") for part in (*row[:3], *row[4:12])
             ]
             others = batch_members(row[12]) if len(row) > 12 else None
-            read = StreamEntry(stream, entry, {}, handed.get((stream, entry), 1))
+            stream_entry = StreamEntry(stream, entry, {}, times_delivered.get((stream, entry), 1))
             yield ClaimedDelivery(
-                read, name, body, target, int(timeout) / 1000, event, int(tries), kind, hook, version, layer, others
+                stream_entry,
+                name,
+                body,
+                target,
+                int(timeout) / 1000,
+                event,
+                int(tries),
+                kind,
+                hook,
+                version,
+                layer,
+                others,
             )
 
     async def _attempt(self, claimed: ClaimedDelivery, clients: ClientPool, missed_heartbeats: int) -> None:
@@ -212,18 +223,18 @@ class Carrier:
             await self._wait_for_key(claimed, error)
             return
         except Unreachable as error:
-            log.warning("delivery %s: %s; it is taken up again", claimed.id, error)
+            log.warning("delivery %s: %s; it is attempted again", claimed.id, error)
             self._held.discard(claimed.key)
             self._consumer.must_recheck_pending = True
             return
         except Exception as error:  # a bug, here or in a library, must not keep the delivery pending for ever
             log.exception("delivery %s", claimed.id)
-            result = AttemptResult("dead", f"the attempt broke off: {type(error).__name__}: {error}")
+            result = AttemptResult("dead", f"the attempt ended with an internal error: {type(error).__name__}: {error}")
         self.carried += 1
         self._settlements.add(self._attempts.settle(claimed, result, (time.monotonic() - start) * 1000))
 
     async def _check_ours(self, claimed: ClaimedDelivery, missed_heartbeats: int) -> None:
-        """Raise Overtaken if our heartbeat had stopped and another carrier has claimed the delivery.
+        """Raise Overtaken if our heartbeat stopped for a while and another carrier has claimed the delivery.
 
         Writes the heartbeat first, so that no other carrier claims our deliveries from now on. `missed_heartbeats` is the count
         at the time of the claim.
@@ -233,10 +244,10 @@ class Carrier:
         await self._consumer.beat()
         (row,) = await self._take([claimed.entry])
         if row[0] != b"run":
-            raise Overtaken(f"delivery {claimed.id}: this carrier was stopped; another has taken it over")
+            raise Overtaken(f"delivery {claimed.id}: this carrier was suspended; another carrier has taken it over")
 
     async def _wait_for_key(self, claimed: ClaimedDelivery, error: MissingKey) -> None:
-        """Try a delivery later whose secret cannot be opened here: another carrier may have the key, or it may come."""
+        """Retry a delivery later whose secret cannot be opened here: another carrier may have the key, or we may get it."""
         log.warning("delivery %s waits for key %s: %s", claimed.id, error.key, error.message)
         self._settlements.add(wait_for_key(claimed, error.message, WAIT_MS))
         try:

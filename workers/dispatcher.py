@@ -1,7 +1,7 @@
-"""The dispatcher: events -> deliveries; due retries back to their streams; carriers where leases are missing.
+"""The dispatcher: makes deliveries of events, moves due retries back to their streams, and starts carriers.
 
-One is active at a time, and the others wait. Each step counts only with the acknowledgement of its entry, so two that both
-believe to be active do nothing twice.
+One dispatcher is active at a time, and the others wait. The Lua call that adds an event's deliveries also acknowledges the
+event, so two dispatchers that both believe they are active add nothing twice.
 """
 
 from __future__ import annotations
@@ -49,35 +49,36 @@ _LEASE_SECONDS: Final = 0.25
 """How often the lease is renewed while it is ours; it lasts eight times as long."""
 
 _WAKE_PAUSE_SECONDS: Final = 0.02
-"""A busy dispatcher looks no more often for retries that became due earlier than was known."""
+"""The shortest time between two checks for due retries. A new retry may be due earlier than the last check showed."""
 
 _IDLE_TURN_SECONDS: Final = 0.02
-"""How often a busy dispatcher reads events that become no delivery. Most are events of requests; reading each by itself
-delayed its agent by a third of a millisecond, because it took a core at the wrong time (measured on two cores)."""
+"""How often a busy dispatcher reads events that become no delivery. Most are events of requests. Reading each by itself
+delayed its agent by a third of a millisecond, because it took a core while the agent needed it (measured on two cores)."""
 
-_SEEN_SECONDS: Final = 0.1
-"""How long a carrier that was alive counts as alive: looking for carriers, the lease and due retries at each of 500 events
-a second took a fifth of our time (measured)."""
+_BUSY_CHECK_SECONDS: Final = 0.1
+"""How often a busy dispatcher checks whether a carrier is alive. To check carriers, the lease and due retries at each of
+500 events a second took a fifth of its time (measured)."""
 
 _MOST_READ: Final = 128
 _FIRST_READ: Final = 16
 _READ_BYTES: Final = 16 * 1024 * 1024
-"""About as much is read at once: 128 of the largest bodies would be 2 GiB of memory."""
+"""About how much is read at once: 128 of the largest bodies would be 2 GiB of memory."""
 _MOST_WOKEN: Final = 500
 _UNPARK_SECONDS: Final = 2.0
 _SCAN: Final = 1_000
 _MOST_TARGETS: Final = 10_000
 _CARRIER_SECONDS: Final = 0.5
 _CATCH_UP_SECONDS: Final = 3.0
-"""How long, at most, nothing new is read while a dispatcher before us still holds older events (`order: fifo`)."""
+"""For at most this long a new active dispatcher reads no new events while another one still holds older ones
+(`order: fifo`)."""
 _LOOK_SECONDS: Final = 0.05
 CHORES_SECONDS: Final = 30.0
 _JOBS_SECONDS: Final = 1.0
-"""How soon a maintenance job is resumed whose worker died, or that let other jobs go first."""
+"""How often to look for maintenance jobs to resume: those whose worker died, or that let other jobs go first."""
 
 
 class Dispatcher:
-    """One dispatcher; it waits until it holds the lease."""
+    """One dispatcher; it is active while it holds the lease."""
 
     def __init__(self, url: str, keys: Keys, watcher: Watcher, connections: Connections, enqueue: Enqueue) -> None:
         self.name = consumer_name("dispatcher")
@@ -159,8 +160,8 @@ class Dispatcher:
         await self._repairs.repair_if_due()
         woken = time.monotonic() >= self._wake_at and await self._wake()
         entries = await self._consumer.pending_to_resume()
-        longest = _SEEN_SECONDS if self._work_added else WAKE_SECONDS
-        wait = 0 if entries else max(0.001, min(longest, self._next_due - time.monotonic()))
+        most_wait = _BUSY_CHECK_SECONDS if self._work_added else WAKE_SECONDS
+        wait = 0 if entries else max(0.001, min(most_wait, self._next_due - time.monotonic()))
         if self._catch_up_until and await self._is_behind():
             await asyncio.sleep(min(wait, _LOOK_SECONDS))
         else:
@@ -173,8 +174,8 @@ class Dispatcher:
             self._count = max(1, min(_MOST_READ, 2 * self._count, _READ_BYTES * len(entries) // max(1, size)))
             await self._dispatch(entries)
         self._work_added = self._work_added or bool(entries) or woken
-        often = _SEEN_SECONDS if self._jobs.has_carriers else 0.0
-        if self._intervals.due("carriers", often if self._work_added else _CARRIER_SECONDS):
+        busy_interval = _BUSY_CHECK_SECONDS if self._jobs.has_carriers else 0.0
+        if self._intervals.due("carriers", busy_interval if self._work_added else _CARRIER_SECONDS):
             await self._jobs.start_carriers()
             self._work_added = False
         if self._scan is not None:
@@ -199,7 +200,7 @@ class Dispatcher:
 
     async def _dispatch(self, entries: list[StreamEntry]) -> None:
         calls: dict[str, ScriptCall] = {}
-        passed: list[str] = []
+        without_deliveries: list[str] = []
         for entry in entries:
             try:
                 script_call = await self._call(entry)
@@ -210,16 +211,16 @@ class Dispatcher:
                 reason = f"cannot be dispatched: {type(error).__name__}: {error}"
                 script_call = poison_call(self._keys, entry, reason, acknowledge=GROUP)
             if script_call is None:
-                passed.append(entry.id)
+                without_deliveries.append(entry.id)
             else:
                 calls[entry.id] = script_call
-        for start in range(0, len(passed), _MOST_READ):  # Lua cannot unpack more at once
-            some, keys = passed[start : start + _MOST_READ], (self._keys("events"), self._keys("stats"))
-            calls[f"{some[0]} to {some[-1]}"] = ScriptCall("pass", keys, (GROUP, *some))
+        for start in range(0, len(without_deliveries), _MOST_READ):  # Lua cannot unpack more at once
+            page, keys = without_deliveries[start : start + _MOST_READ], (self._keys("events"), self._keys("stats"))
+            calls[f"{page[0]} to {page[-1]}"] = ScriptCall("pass", keys, (GROUP, *page))
         self._deliveries_added = False
         replies = await call_all(self._connections, list(calls.values()))
         for (what, script_call), reply in zip(calls.items(), replies, strict=True):
-            added = checked(reply, f"dispatching {what}")  # what was refused stays pending and is rechecked
+            added = checked(reply, f"dispatching {what}")  # raises if refused: the entry stays pending and is rechecked
             self._deliveries_added = self._deliveries_added or (script_call.name != "pass" and added > 0)
             # Another dispatcher has the entry, or a repair gave it a new id and it is still pending for us.
             if added < (len(script_call.args) - 1 if script_call.name == "pass" else 0):
@@ -235,7 +236,9 @@ class Dispatcher:
         if b"same" in entry.fields or b"dispatched" in entry.fields:
             return None
         if entry.delivered > MOST_DELIVERIES:
-            return poison_call(self._keys, entry, f"dispatched {entry.delivered} times in vain", acknowledge=GROUP)
+            return poison_call(
+                self._keys, entry, f"dispatched {entry.delivered} times without success", acknowledge=GROUP
+            )
         try:
             request = read_request(entry, self._keys)
             event = read_event(request)
@@ -270,7 +273,7 @@ class Dispatcher:
         return dispatch_call(entry, event, deliveries, self._keys, GROUP, pack_fields(entry), now_ms(), host)
 
     async def _list_change(self, entry: StreamEntry, event: Event) -> bool:
-        """Whether a spooled change of guards is dispatched; removes it if a worker announced the change before."""
+        """Whether to dispatch a spooled change of guards; removes its event if a worker announced the change before."""
         try:
             if await list_spooled(self._connections, self._keys, event):
                 return True
@@ -301,16 +304,16 @@ class Dispatcher:
         return bool(moved)
 
     async def _find_parked(self, cursor: bytes) -> None:
-        """Look once, one page a turn, for targets with parked deliveries that an earlier dispatcher knew."""
+        """Find the targets whose deliveries were parked before this dispatcher was active: one scan, one page a turn."""
         prefix = self._keys("parked", "")
         with self._connections.lease() as connection:
             (reply,) = await connection.exchange([("SCAN", cursor, "MATCH", f"{prefix}*", "COUNT", _SCAN)])
-        after, names = checked(reply, "looking for parked deliveries")
+        next_cursor, names = checked(reply, "looking for parked deliveries")
         self._targets.update(name.decode().removeprefix(prefix) for name in names)
-        self._scan = None if after == b"0" else after
+        self._scan = None if next_cursor == b"0" else next_cursor
 
     async def _unpark(self) -> None:
-        """Release parked deliveries of targets with nothing in flight; usually the end of an attempt releases the next."""
+        """Release parked deliveries of targets with nothing in flight. Usually the end of an attempt releases the next."""
         keys, targets = self._keys, sorted(self._targets)
         with self._connections.lease() as connection:
             parked = await connection.exchange([("EXISTS", keys("parked", target)) for target in targets])

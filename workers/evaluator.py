@@ -1,4 +1,4 @@
-"""The evaluator: requests -> chain -> verdict -> reply (docs/architecture.md, "A blocking hook")."""
+"""The evaluator: reads requests, runs their hooks, answers with verdicts (docs/architecture.md, "A blocking hook")."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ log = logging.getLogger("fleethook.evaluator")
 GROUP: Final = "evaluators"
 _MOST_READ: Final = 32
 _FULL_SECONDS: Final = 0.05
-"""How long a read waits while no slot is free: after it, a slot that became free takes a deferred request."""
+"""How long a read waits while no slot is free. After it, a slot that is free by then takes a deferred request."""
 _MAINTAIN_SECONDS: Final = 0.25
 """How often the loop does its periodic upkeep."""
 
@@ -144,7 +144,7 @@ class Evaluator:
                     connection, count, block, (requests, waiting) if free > 0 else (requests,), answers
                 )
             except Unreachable:
-                # Sent again: an answer that did arrive is not given twice, because its entry is acknowledged.
+                # Safe to send again: an answer that arrived acknowledged its entry, so Redis ignores the second one.
                 self._answers = answers + self._answers
                 raise
         for entry in entries:
@@ -184,7 +184,7 @@ class Evaluator:
         verdict, and does not reach the other requests.
         """
         request = sent_by_now(read_request(entry, self._keys), self._clock.now())
-        if request.handed > MOST_DELIVERIES:  # before its payload is read, which may be what kills
+        if request.handed > MOST_DELIVERIES:  # checked before its payload is read: reading it may end the process
             return self._replies.bury(request, f"handed out {request.handed} times: its evaluators die")
         try:
             event = read_event(request)
@@ -209,7 +209,7 @@ class Evaluator:
             return self._replies.broken(request, event, error)
 
     async def _verdict_without_hooks(self, request: Request, event: Event) -> Verdict | None:
-        """The verdict of a request that runs no hook, because it fell back before or is out of time; else None."""
+        """The verdict of a request that runs no hook, because it has a fallback already or is out of time; else None."""
         reason, now = request.fallback, self._clock.now()
         if not reason and now >= request.deadline and not await is_waited_for(self._connections, request, now):
             reason = "the budget was used up before an evaluator was free"
@@ -250,7 +250,7 @@ class Evaluator:
         await self._send_or_retry(request, answers)
 
     async def _run_in_slot(self, handled: HandledRequest) -> None:
-        """Run the hooks and answer; while they run beyond the budget, a note tells the agent's side to wait on."""
+        """Run the hooks and answer. While they run beyond the budget, the hook command is notified that it must wait."""
         request, event = handled.request, handled.event
         now, budget_end = self._clock.now(), request.deadline
         remote = self._placement.is_remote(event) and request.latest > budget_end  # only that host knows its hooks
@@ -295,7 +295,7 @@ class Evaluator:
             log.error("the answer to request %s: %s; it is sent again", request.id, error)
 
     async def _claim(self, handled: HandledRequest) -> tuple[bool | None, list[ScriptCall]]:
-        """Claims the request: (whether its hooks may have begun before, []), or (None, calls that answer it)."""
+        """Claims the request. Returns (whether its hooks may have started before, []), or (None, calls that answer it)."""
         request, event = handled.request, handled.event
         claim = await claim_request(
             self._connections, self._keys, self._clock, request, event, handled.hooks, GROUP, self.name
@@ -312,7 +312,7 @@ class Evaluator:
     async def _evaluate(
         self, handled: HandledRequest, run: Run | None = None, *, is_rerun: bool = False, budget_end: int = 0
     ) -> Verdict:
-        """The verdict of the request's hooks; `run` replaces the way to run one."""
+        """The verdict of the request's hooks; `run` replaces the function that runs one hook."""
         request, event, in_force, hooks = handled
         ask_host, hooks_for = None, in_force.fitting
         if self._placement.is_remote(event):

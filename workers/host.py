@@ -1,7 +1,7 @@
-"""`fleethook worker host`: answers for the hooks that only this machine has, and dispatches its background ones (X-02).
+"""`fleethook worker host`: runs the blocking hooks that only this machine has, and dispatches the background ones (X-02).
 
-Evaluators and dispatchers on other machines do not have this machine's user and project files. They put our part of a
-request on one stream of ours, and the events of our agents on another. A part that was handed out before is not run again.
+Evaluators and dispatchers on other machines do not have this machine's user and project files. They add our part of a
+request to one stream of this host, and the events of its agents to another. A part is run once, even if its worker dies.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MOST_READ: Final = 32
 
 
 class HostWorker:
-    """One worker for the hooks that only this machine has; several of them share the work."""
+    """A worker for the hooks that only this machine has; several workers share the work."""
 
     def __init__(
         self,
@@ -121,20 +121,20 @@ class HostWorker:
 
     async def _answer(self, entry: StreamEntry) -> None:
         try:
-            ask = read_part(entry, self._keys)
+            host_part = read_part(entry, self._keys)
         except DecodeError as error:
             log.error("%s of %s: %s; it is dropped", entry.id, entry.stream, error)
             await self._send(remove_commands(entry))
             return
         try:
-            verdict = await self._evaluate(ask)
+            verdict = await self._evaluate(host_part)
             if verdict is None:
                 return
-        except Exception as error:  # an error in one request answers that one, and harms no other
-            log.exception("the part of %s", ask.event.id)
-            reason = f"the worker of host {self._host} broke on it: {type(error).__name__}"
-            verdict = failed(bus_policy(ask.policy, ask.event.type), reason, event=ask.event.id)
-        await self._send(answer_commands(ask, verdict, self._keys))
+        except Exception as error:  # an error in one request becomes its verdict, and does not reach the others
+            log.exception("the part of %s", host_part.event.id)
+            reason = f"the worker of host {self._host} failed on this request: {type(error).__name__}"
+            verdict = failed(bus_policy(host_part.policy, host_part.event.type), reason, event=host_part.event.id)
+        await self._send(answer_commands(host_part, verdict, self._keys))
 
     async def _send(self, commands: list[tuple[bytes | str | int | float, ...]]) -> None:
         try:
@@ -142,39 +142,41 @@ class HostWorker:
                 for reply in await connection.exchange(commands):
                     checked(reply, "answering for this host")
         except FleethookError as error:  # the evaluator applies its failure policy; the hooks are not run again
-            log.error("an answer could not be given: %s", error)
+            log.error("an answer could not be sent: %s", error)
 
-    async def _evaluate(self, ask: HostPart) -> Verdict | None:
-        """The verdict; None if the hooks run already for another evaluator: that run answers this one too."""
-        event = ask.event
-        if ask.entry.delivered > 1:
-            return self._dead_worker_verdict(ask)
+    async def _evaluate(self, host_part: HostPart) -> Verdict | None:
+        """The verdict; None if the hooks already run for the same call of the agent: that run answers this part too."""
+        event = host_part.event
+        if host_part.entry.delivered > 1:
+            return self._dead_worker_verdict(host_part)
         in_force = self._watcher.for_event(event)
         request_hooks = RequestHooks(in_force, self._runners.run)
-        request_hooks.wait_for(self._checks, max(0.0, (ask.deadline - self._clock.now()) / 1000))
+        request_hooks.wait_for(self._checks, max(0.0, (host_part.deadline - self._clock.now()) / 1000))
         hooks = await request_hooks.fitting_there(event)
         if any(hook.kind != "rule" for hook in hooks):
-            reply = await call(self._connections, *begin_call(ask, self._keys, self.name))
+            reply = await call(self._connections, *begin_call(host_part, self._keys, self.name))
             if reply[0] == b"joined":
                 return None
             if reply[0] != b"run":
-                return decode_verdict(reply[1]) if reply[0] == b"done" else self._dead_worker_verdict(ask)
+                return decode_verdict(reply[1]) if reply[0] == b"done" else self._dead_worker_verdict(host_part)
         now = self._clock.now()
-        deadline = extended_ms(event, hooks, now, ask.deadline, ask.latest)
-        if deadline == ask.deadline:
-            return await self._run_hooks(ask, request_hooks, hooks, (deadline - now) / 1000)
-        joined = joined_key(ask, self._keys)
-        async with self._slots.slow(self._connections, ask.reply, (ask.deadline - now) / 1000, joined):
-            return await self._run_hooks(ask, request_hooks, hooks, (deadline - now) / 1000)
+        deadline = extended_ms(event, hooks, now, host_part.deadline, host_part.latest)
+        if deadline == host_part.deadline:
+            return await self._run_hooks(host_part, request_hooks, hooks, (deadline - now) / 1000)
+        joined = joined_key(host_part, self._keys)
+        async with self._slots.slow(self._connections, host_part.reply, (host_part.deadline - now) / 1000, joined):
+            return await self._run_hooks(host_part, request_hooks, hooks, (deadline - now) / 1000)
 
-    def _dead_worker_verdict(self, ask: HostPart) -> Verdict:
-        reason = f"a worker of host {self._host} died on it; its hooks may have begun and are not run again"
-        return failed(bus_policy(ask.policy, ask.event.type), reason, event=ask.event.id)
+    def _dead_worker_verdict(self, host_part: HostPart) -> Verdict:
+        reason = (
+            f"a worker of host {self._host} died during this request; its hooks may have started and are not run again"
+        )
+        return failed(bus_policy(host_part.policy, host_part.event.type), reason, event=host_part.event.id)
 
     async def _run_hooks(
-        self, ask: HostPart, request_hooks: RequestHooks, hooks: list[Hook], seconds: float
+        self, host_part: HostPart, request_hooks: RequestHooks, hooks: list[Hook], seconds: float
     ) -> Verdict:
-        event = ask.event
+        event = host_part.event
         in_force = request_hooks.hook_set
         run = without_loops(request_hooks.run, event, await lineage(self._connections, self._keys, event))
         effects = [hook.id for hook in hooks if hook.kind != "rule"]
@@ -186,10 +188,10 @@ class HostWorker:
                     hooks=hooks,
                     run=run,
                     seconds=max(0.0, seconds * 0.9),
-                    policy=ask.policy,
+                    policy=host_part.policy,
                     version=in_force.version,
                     layers=[layer for layer in in_force.layers if layer != "fleet"],
-                    changes=ask.changes,
+                    changes=host_part.changes,
                     hooks_for=request_hooks.fitting_there,
                     notes=request_hooks.notes(event, hooks),
                 )
@@ -199,17 +201,17 @@ class HostWorker:
         version = " ".join(part for part in in_force.version.split(" ") if not part.startswith("fleet@"))
         return msgspec.structs.replace(verdict, version="" if version == "none" else version, waiting=in_force.waiting)
 
-    async def _record_lineage(self, name: str, parent: str, hooks: list[str], state: str) -> None:
-        """Record which hooks run for an event, or when they ended: their own events are its children (F-12)."""
+    async def _record_lineage(self, event_id: str, parent: str, hooks: list[str], state: str) -> None:
+        """Record which hooks run for an event, or when they ended: events that they cause are its children (F-12)."""
         if not hooks:
             return
-        key = self._keys("lineage", name)
+        key = self._keys("lineage", event_id)
         fields = [part for hook in hooks for part in (f"hook:{hook}", state)]
         try:
             with self._connections.lease() as connection:
                 await connection.exchange([("HSET", key, "parent", parent, *fields), ("PEXPIRE", key, KEPT_MS)])
         except Unreachable as error:
-            log.warning("loops below %s cannot be detected: %s", name, error)
+            log.warning("hook loops that start at event %s cannot be detected: %s", event_id, error)
 
     async def _dispatch(self, entries: list[StreamEntry]) -> None:
         """Add the deliveries that this machine's own hook files ask for; each event is dispatched once."""
@@ -222,10 +224,10 @@ class HostWorker:
                 original = StreamEntry(self._keys("events"), fields[b"entry"].decode(), fields)
                 event = read_event(read_request(original, self._keys))
                 verdict = decode_verdict(fields[b"verdict"]) if b"verdict" in fields else None
-                found = await plan_deliveries(event, verdict, self._watcher.for_event(event), self._keys)
-                own_deliveries = [delivery for delivery in found if delivery.layer != "fleet"]
-                body = pack_fields(original) if own_deliveries else b""
-                calls.append(dispatch_call(entry, event, own_deliveries, self._keys, GROUP, body, now_ms(), "-"))
+                planned = await plan_deliveries(event, verdict, self._watcher.for_event(event), self._keys)
+                for_host = [delivery for delivery in planned if delivery.layer != "fleet"]
+                body = pack_fields(original) if for_host else b""
+                calls.append(dispatch_call(entry, event, for_host, self._keys, GROUP, body, now_ms(), "-"))
             except Exception:  # an error in one event must not stop the others
                 log.exception("event %s cannot be dispatched on its host", entry.id)
                 calls.append(dispatch_call(entry, None, [], self._keys, GROUP, b"", now_ms(), "-"))

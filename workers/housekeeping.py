@@ -45,7 +45,7 @@ async def tidy_all(connections: Connections, keys: Keys, settings: Settings) -> 
 
 
 async def trim_events(connections: Connections, keys: Keys, now: int, settings: Settings) -> int:
-    """Remove events over their limit of age, number or size, but none that a group has not acknowledged; 0 is no limit."""
+    """Remove events over the limits of age, number or size that every group has acknowledged. A setting of 0 is no limit."""
     with connections.lease() as connection:
         length, used = await connection.exchange(
             [("XLEN", keys("events")), ("MEMORY", "USAGE", keys("events"), "SAMPLES", 50)]
@@ -69,7 +69,7 @@ async def trim_events(connections: Connections, keys: Keys, now: int, settings: 
 
 
 async def _forget_done(connections: Connections, keys: Keys, before: int) -> int:
-    """Take expired deliveries off the list; pending and dead ones stay on it, however old."""
+    """Remove expired deliveries from the list; pending and dead ones stay on it, however old."""
     gone, start = 0, 0
     while True:
         with connections.lease() as connection:
@@ -79,8 +79,8 @@ async def _forget_done(connections: Connections, keys: Keys, before: int) -> int
             names = [name.decode() for name in checked(reply, "tidying deliveries")]
             if not names:
                 return gone
-            there = await connection.exchange([("EXISTS", keys("delivery", name)) for name in names])
-            expired = [name for name, exists in zip(names, there, strict=True) if exists == 0]
+            found = await connection.exchange([("EXISTS", keys("delivery", name)) for name in names])
+            expired = [name for name, exists in zip(names, found, strict=True) if exists == 0]
             if expired:
                 await connection.exchange([("ZREM", keys("recent"), *expired)])
         gone += len(expired)

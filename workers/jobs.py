@@ -30,7 +30,7 @@ from workers.carrier import Carrier
 from workers.delivery.breakers import BreakerLimits, FailureCounts
 from workers.housekeeping import tidy_all
 from workers.records.bulk_jobs import work_off
-from workers.runtime.process import Process, spare_the_collector
+from workers.runtime.process import Process, collect_garbage_seldom
 
 log = logging.getLogger("fleethook.jobs")
 
@@ -38,7 +38,7 @@ CARRIER: Final = "carrier"
 CHORES: Final = "chores"
 
 _WORKER_TTL: Final = 25
-"""Seconds. RQ waits for a job 15 s less than this, and gives up a connection after 5 s less."""
+"""Seconds. RQ waits for a job for this time less 15 s, and for a reply of its server for this time less 5 s."""
 
 _FAILURE_TTL: Final = 3_600
 _QUEUED_TTL: Final = 60
@@ -59,7 +59,7 @@ class UnknownJob(FleethookError):
 
 
 def carry() -> int:
-    """Be a carrier for as long as there is work; returns the number of attempts. A job without work ends at once."""
+    """Run a carrier while there is work; returns the number of attempts. Without work, the job ends at once."""
     process = _PROCESS[0]
     settings = process.settings
 
@@ -74,7 +74,7 @@ def carry() -> int:
             failures=_FAILURES,
             limits=BreakerLimits(settings.breaker_first, settings.breaker_most, settings.disable_after),
         )
-        return await carrier.run(_watch_stop()) if await carrier.work() else 0
+        return await carrier.run(_watch_stop()) if await carrier.count_work() else 0
 
     return process.run_async(work)
 
@@ -90,7 +90,7 @@ def tidy() -> dict[str, int]:
 
 
 def maintain() -> int:
-    """Work for a while at the maintenance jobs that no worker has; returns how many deliveries were done."""
+    """Work for a while at maintenance jobs that no worker is at; returns the number of deliveries processed."""
 
     async def work(keys: Keys, connections: Connections, watcher: Watcher) -> int:
         return await work_off(connections, keys, watcher, _watch_stop())
@@ -143,7 +143,7 @@ class _NoTraces(logging.Filter):
 
 
 class _Stoppable(SimpleWorker):
-    """A SimpleWorker that stops the job under way too when it is stopped; and that keeps RQ's registrations fresh."""
+    """A SimpleWorker that passes its stop signal to the job under way, and renews its registration with RQ."""
 
     max_connection_wait_time = 2.0
     """Seconds. By default RQ waits up to a minute between attempts to reach its server."""
@@ -174,7 +174,7 @@ class _Stoppable(SimpleWorker):
             with sync_client(_PROCESS[0].url) as bus:  # RQ's server may be another one
                 bus.ping()
             _ready.set()
-            _PROCESS[0].say_ready()
+            _PROCESS[0].report_ready()
 
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
         """Write the heartbeat, and register again: a server that came back without its data does not know this worker."""
@@ -212,7 +212,7 @@ def queue(settings: Settings, url: str, kind: str) -> Queue:
 
 
 def enqueue(on: Queue, name: str, **kwargs: str) -> int:
-    """Queue a job, unless one waits for each RQ worker already; returns the number of RQ workers.
+    """Queue a job, unless as many jobs wait as there are RQ workers; returns the number of RQ workers.
 
     Raises Unreachable if RQ's server is away.
     """
@@ -233,13 +233,13 @@ def enqueue(on: Queue, name: str, **kwargs: str) -> int:
 
 
 def rq_worker(process: Process, kind: str) -> None:
-    """Be an RQ worker of one kind until SIGTERM; a job under way finishes first.
+    """Run an RQ worker of one kind until SIGTERM; a job under way finishes first.
 
-    RQ's worker may end when its server is away: then another one starts as soon as the server is back.
+    RQ's worker may end when its server is away; another one starts as soon as the server is back.
     """
     _PROCESS[:] = [process]
     logging.getLogger("rq.worker").addFilter(_NoTraces())
-    spare_the_collector()
+    collect_garbage_seldom()
     pause = 0.0
     while not _stop.is_set():
         name = f"{kind}-{host_name()}-{os.getpid()}-{os.urandom(3).hex()}"
@@ -249,21 +249,21 @@ def rq_worker(process: Process, kind: str) -> None:
             worker = _worker(process, kind, client, name)
             pause = 0.0
             worker.work(logging_level="WARNING")
-            why = "RQ's worker ended"
+            reason = "RQ's worker ended"
         except StopRequested:
             return
         except Exception as error:  # noqa: BLE001 - RQ passes on whatever its client raises
-            why = unreachable_text(error)
+            reason = unreachable_text(error)
         finally:
             client.close()
         if _stop.is_set():
             return
         if not pause:
-            log.error("%s; trying again until it works", why)
+            log.error("%s; trying again until it works", reason)
         pause = min(_MOST_PAUSE, pause * 2 or 0.2)
         try:
             _stop.wait(pause)
-        except StopRequested:  # raised by the signal handler of the worker that was
+        except StopRequested:  # raised by the signal handler of the worker that ended
             return
 
 

@@ -14,7 +14,7 @@ from bus.wire.embedded_server import bus_url
 from bus.wire.keys import Keys
 from bus.wire.streams import Backoff
 from workers.runtime.lifeline import stop_event
-from workers.runtime.process import Process, set_up, spare_the_collector
+from workers.runtime.process import Process, collect_garbage_seldom, set_up
 from workers.runtime.spool_drain import draining
 
 log = logging.getLogger("fleethook.worker")
@@ -46,8 +46,8 @@ def _evaluator(process: Process) -> Callable[[Keys, Connections, Watcher], Await
         stop = stop_event()
         settings = process.settings
         evaluator = Evaluator(process.url, keys, watcher, connections, slots=settings.slots, policy=settings.on_failure)
-        if await _until_reached(evaluator.prepare, stop, "evaluator"):
-            process.say_ready()
+        if await _prepare_with_retries(evaluator.prepare, stop, "evaluator"):
+            process.report_ready()
         await evaluator.run(stop)
 
     return work
@@ -59,8 +59,8 @@ def _host(process: Process) -> Callable[[Keys, Connections, Watcher], Awaitable[
 
         stop = stop_event()
         host = HostWorker(process.url, keys, watcher, connections, slots=process.settings.slots)
-        if await _until_reached(host.prepare, stop, "host worker"):
-            process.say_ready()
+        if await _prepare_with_retries(host.prepare, stop, "host worker"):
+            process.report_ready()
         await host.run(stop)
 
     return work
@@ -74,8 +74,8 @@ def _gateway(process: Process) -> Callable[[Keys, Connections, Watcher], Awaitab
         stop, settings, rq = stop_event(), process.settings, Connections(process.rq_url, connect=1.0)
         gateway = Gateway(process.url, rq, keys, connections, settings, directories())
         try:
-            if await _until_reached(gateway.prepare, stop, "gateway"):
-                await gateway.run(stop, process.say_ready)
+            if await _prepare_with_retries(gateway.prepare, stop, "gateway"):
+                await gateway.run(stop, process.report_ready)
         finally:
             await rq.close()
 
@@ -96,8 +96,8 @@ def _dispatcher(process: Process) -> Callable[[Keys, Connections, Watcher], Awai
             return await asyncio.to_thread(enqueue, queues[name], name)
 
         dispatcher = Dispatcher(process.url, keys, watcher, connections, ask)
-        if await _until_reached(dispatcher.prepare, stop, "dispatcher"):
-            process.say_ready()
+        if await _prepare_with_retries(dispatcher.prepare, stop, "dispatcher"):
+            process.report_ready()
         try:
             await dispatcher.run(stop)
         finally:
@@ -107,7 +107,7 @@ def _dispatcher(process: Process) -> Callable[[Keys, Connections, Watcher], Awai
     return work
 
 
-async def _until_reached(prepare: Callable[[], Awaitable[None]], stop: asyncio.Event, who: str) -> bool:
+async def _prepare_with_retries(prepare: Callable[[], Awaitable[None]], stop: asyncio.Event, who: str) -> bool:
     """Prepare, and try again while Redis is away or the fleet's hook set cannot be read.
 
     Returns False if the process got a stop signal before it was prepared.
@@ -119,6 +119,6 @@ async def _until_reached(prepare: Callable[[], Awaitable[None]], stop: asyncio.E
         except (Unreachable, ConfigError) as error:
             await backoff.wait(error)
         else:
-            spare_the_collector()
+            collect_garbage_seldom()
             return True
     return False

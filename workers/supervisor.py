@@ -1,6 +1,7 @@
-"""What `fleethook up` runs until it gets a stop signal: the embedded server, if no other is set, and the process types.
+"""Runs `fleethook up` until it gets a stop signal: the embedded server, if no other is set, and the process types.
 
-Nothing outlives it: its children hold the read end of its lifeline, and the kernel ends the server with its parent.
+When it dies, all that it started ends too: a child ends when the pipe from its parent closes (`runtime/lifeline.py`), and
+the kernel ends the server.
 """
 
 from __future__ import annotations
@@ -77,9 +78,9 @@ async def up(
         if embedded is not None:
             on_ready("server", sum(spec.count for spec in wanted))
         began = time.time()
-        # Processes that a test passes in answer no requests.
+        # `up` is ready when a test request was answered. Without evaluators, and in tests with their own processes, none is.
         answered = specs is not None or not settings.evaluators
-        proof: asyncio.Task[None] | None = None
+        test_request: asyncio.Task[None] | None = None
 
         def record() -> None:
             pid = embedded.process.pid if embedded is not None else 0
@@ -87,7 +88,7 @@ async def up(
             state = State(os.getpid(), began, pid, ready, supervisor.children)
             write_private(places.pid_file, msgspec.json.encode(state).decode())
 
-        async def prove(name: str) -> None:
+        async def send_test_request(name: str) -> None:
             nonlocal answered
             await until_answered(
                 env["FLEETHOOK_REDIS_URL"],
@@ -100,11 +101,11 @@ async def up(
             on_ready(name, supervisor.waiting)
 
         def on_child_ready(name: str, waiting: int) -> None:
-            nonlocal proof
+            nonlocal test_request
             if waiting or answered:
                 on_ready(name, waiting)
-            elif proof is None:
-                proof = asyncio.create_task(prove(name))
+            elif test_request is None:
+                test_request = asyncio.create_task(send_test_request(name))
 
         supervisor = Supervisor(
             wanted,
@@ -119,7 +120,7 @@ async def up(
         try:
             await supervisor.run(stop)
         finally:
-            for task in filter(None, (keeper, proof)):
+            for task in filter(None, (keeper, test_request)):
                 task.cancel()
                 await asyncio.wait([task])
     finally:
@@ -157,7 +158,7 @@ def running(places: Directories) -> State | None:
 
 
 def down(places: Directories, timeout: float = DRAIN + 5.0) -> bool:
-    """Stop the `fleethook up` of this machine, after `timeout` seconds by force; returns False if none runs."""
+    """Stop the `fleethook up` of this machine; kill it after `timeout` seconds. Returns False if none runs."""
     state = running(places)
     if state is None:
         return False
@@ -177,9 +178,9 @@ def down(places: Directories, timeout: float = DRAIN + 5.0) -> bool:
 
 
 def detach(argv: Sequence[str], log: Path) -> int:
-    """Run `argv` without a terminal and without a parent, its output added to `log` (0600); its pid.
+    """Start `argv` without a terminal, as no child of ours, with its output appended to `log` (0600); returns its pid.
 
-    A small program forks it: a fork of this process would take its threads' locks along.
+    A small program forks it, because a fork of this process would copy the locks that its threads hold.
     """
     program = (
         "import os, sys\nos.setsid()\npid = os.fork()\n"
@@ -200,7 +201,7 @@ def detach(argv: Sequence[str], log: Path) -> int:
 
 
 class Log:
-    """Lines on disk: time, name and text; past `limit` bytes the file becomes `<name>.1`, so two at most are kept."""
+    """A log file of lines with time, name and text; over `limit` bytes it is renamed to `<name>.1`, replacing an older one."""
 
     def __init__(self, path: Path, limit: int = 10 * 1024 * 1024) -> None:
         self._path, self._limit = path, limit
@@ -255,5 +256,5 @@ async def _keep_server(running: embedded_server.Running, on_line: OnLine, record
         pause = pauses.after(time.monotonic() - began)
         on_line("server", f"{end}; starting it again in {pause:.1f} s")
         await asyncio.sleep(pause)
-        with contextlib.suppress(OSError):  # logged at the next round
+        with contextlib.suppress(OSError):  # the next round logs it
             embedded_server.relaunch(running)

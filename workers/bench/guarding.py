@@ -23,7 +23,7 @@ from bus.shell import commands
 from bus.shell.parsing import syntax_tree
 from bus.tool_arguments import command_of
 from workers.bench.rounds import Figure, Sizes, figure
-from workers.runtime.process import spare_the_collector
+from workers.runtime.process import collect_garbage_seldom
 
 _CORPORA: Final = Path(__file__).parents[2] / "tests" / "corpora"
 _PARSING: Final = "tree-sitter parsing the same lines"
@@ -38,7 +38,7 @@ async def guard_figures(_url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     for hook in hooks.hooks.values():
         if hook.rule is not None:
             check_rule(hook.rule)  # compiles it now; an evaluator has compiled its rules after the first minute
-    spare_the_collector()  # as an evaluator does
+    collect_garbage_seldom()  # as an evaluator does
     parse, read, whole = _rounds(
         hooks, _harmless(_pack_tests() if _is_installed() else _corpus("development")), rounds, sizes
     )

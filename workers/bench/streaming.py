@@ -233,7 +233,7 @@ async def _be_carrier(url: str, namespace: str) -> None:
     from bus.secrets.references import resolve_secret
     from bus.secrets.sealing import seal
     from workers.carrier import Carrier
-    from workers.runtime.process import spare_the_collector
+    from workers.runtime.process import collect_garbage_seldom
 
     keys, connections = Keys(namespace), Connections(url)
     watcher = Watcher(connections, keys, host="bench", user_file=None, trust_file=Path("/nonexistent"))
@@ -241,7 +241,7 @@ async def _be_carrier(url: str, namespace: str) -> None:
     async with WebhookClient(policy([])) as client:
         client.open()  # aiohttp's import and reading the system's certificates (70 ms) are no delivery's cost,
     redact_text(resolve_secret(seal(generate_secret())))  # nor what the first one loads for secrets (50 ms)
-    spare_the_collector()  # as the process does that runs it
+    collect_garbage_seldom()  # as the process does that runs it
     before = _cpu()
     carrier = Carrier(url, keys, connections, watcher, in_flight=IN_FLIGHT)
     count = await carrier.run(asyncio.Event(), idle=0.3)

@@ -21,7 +21,7 @@ from workers.runtime.lifeline import die_with_parent
 
 _T = TypeVar("_T")
 
-SELDOM: Final = (20_000, 20, 50)
+SELDOM_THRESHOLDS: Final = (20_000, 20, 50)
 """Thresholds of the garbage collector. Most objects of a worker are freed without it, and with Python's own thresholds a
 busy carrier spent 15 % of its time in it (measured)."""
 
@@ -47,7 +47,7 @@ class Process:
         """The hooks in force, as this host sees them."""
         return Watcher.here(connections, self.keys, directories())
 
-    def say_ready(self) -> None:
+    def report_ready(self) -> None:
         """Print that we are ready; the supervisor waits for this line."""
         print(f"fleethook {self.kind} ready", file=sys.stderr, flush=True)  # noqa: T201 - the supervisor reads it
 
@@ -94,8 +94,8 @@ def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def spare_the_collector() -> None:
+def collect_garbage_seldom() -> None:
     """Collect garbage less often, and never look through what exists by now; call it once a process."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*SELDOM)
+    gc.set_threshold(*SELDOM_THRESHOLDS)

@@ -50,7 +50,7 @@ class Replies:
     def broken(self, request: Request, event: Event, error: Exception) -> list[ScriptCall]:
         """The calls that answer a request on which the evaluator itself failed; logs the error."""
         log.error("request %s", request.id, exc_info=error)
-        why = f"the evaluator broke on it: {type(error).__name__}"
+        why = f"the evaluator failed on this request: {type(error).__name__}"
         try:
             return [self.answer(request, event, self.failed(request, event, why))]
         except Exception as again:  # the answer cannot be rendered with the event, so without it

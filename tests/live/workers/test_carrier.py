@@ -411,11 +411,11 @@ async def test_a_surplus_carrier_sees_that_there_is_no_work(
     server: Server, keys: Keys, connections: Connections
 ) -> None:
     carrier = Carrier(server.url, keys, connections, watcher_of(connections, keys))
-    assert await carrier.work() == 0
+    assert await carrier.count_work() == 0
     async with receiving() as receiver:
         await publish_hooks(connections, keys, endpoints(receiver, 'id: one, url: "URL"'))
         await owe(connections, keys, turn_end())
-    assert await carrier.work() == 1
+    assert await carrier.count_work() == 1
 
 
 async def test_the_server_away_while_attempts_end_loses_no_outcome(

@@ -214,7 +214,7 @@ async def test_what_breaks_an_evaluator_is_that_requests_alone(
 
         monkeypatch.setattr(evaluator._watcher, "for_event", breaks)
         said = await ask(connections, keys, "boom")
-        assert (said.decision, said.fallback) == ("deny", "the evaluator broke on it: KeyError")
+        assert (said.decision, said.fallback) == ("deny", "the evaluator failed on this request: KeyError")
         assert (await ask(connections, keys, "rm")).reason == "no rm"
     assert "boom" in caplog.text
 
