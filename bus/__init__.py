@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 
-TYPE_CHECKING = False  # typing costs 7 ms, and type checkers know this name without it
+TYPE_CHECKING = False  # importing typing costs 7 ms, and type checkers know this name without the import
 if TYPE_CHECKING:  # for type checkers and editors; at run time __getattr__ does it
     from bus.client import Bus as Bus
     from bus.client import SyncBus as SyncBus
@@ -47,7 +47,7 @@ _NAMES = {
     "verify": "bus.http.signing",
 }
 
-__all__ = sorted(_NAMES)  # noqa: PLE0605 - one table says both what there is and where it comes from
+__all__ = sorted(_NAMES)  # noqa: PLE0605 - one table has both the names and the modules that they come from
 __version__ = "0.1.0"
 
 

@@ -60,7 +60,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     """Budget of all hooks together. A hook that could not be started in time has failed."""
     policy: Policy = "allow"
-    """The failure policy for hooks without one of their own or of their dialect."""
+    """The failure policy for hooks that declare none and whose dialect has none."""
     version: str = ""
     """The version of the hook sets in force, for the verdict."""
     layers: Sequence[str] = ()
@@ -96,7 +96,7 @@ async def evaluate(evaluation: Evaluation) -> Verdict:
         layers = (*layers, *(layer for layer in below.layers if layer not in layers))
         version = f"{version} {below.version}" if below.version else version
     if tally.rewrite and tally.decision != "deny":
-        await _look_again(evaluation, changed_event(event, tally.rewrite), tally, deadline)
+        await _judge_changed_event(evaluation, changed_event(event, tally.rewrite), tally, deadline)
     if stopped or tally.decision == "deny" or tally.updated_output is not None:
         await _redact_again(evaluation, tally, deadline)
     if evaluation.is_rerun:
@@ -241,10 +241,10 @@ async def _redact_again(evaluation: Evaluation, tally: Tally, deadline: float) -
             tally.add(hook, outcome, part, again=True)
 
 
-async def _look_again(evaluation: Evaluation, changed: Event, tally: Tally, deadline: float) -> None:
+async def _judge_changed_event(evaluation: Evaluation, changed: Event, tally: Tally, deadline: float) -> None:
     """Show the changed event to every rule, and to the hooks of the layers above the lowest layer that changed it.
 
-    An `allow` counts only if the hook that gave it knew the changed event: it made the only change, or allows it now.
+    An `allow` counts only if it is about the changed event: the hook made the only change itself, or allows the event now.
     """
     hooks = await evaluation.hooks_for(changed) if evaluation.hooks_for else evaluation.hooks
     changers = {hook.id: hook for hook in tally.setters.values()}
@@ -254,11 +254,11 @@ async def _look_again(evaluation: Evaluation, changed: Event, tally: Tally, dead
         if hook.kind != "rule" and LAYERS.index(hook.layer) >= lowest:
             continue
         if time.monotonic() >= deadline:
-            tally.drop_rewrite("no time was left to look at it again")
+            tally.drop_rewrite("no time was left to check it")
             return
         outcome, part = await _run(evaluation, hook, changed, deadline)
         if outcome.failure and time.monotonic() >= deadline:
-            tally.drop_rewrite(f"hook {hook.id!r} had no time to look at it again")
+            tally.drop_rewrite(f"hook {hook.id!r} had no time to check it")
             return
         if part.decision in {"deny", "ask"} or outcome.failure or outcome.note:
             tally.add(hook, outcome, part, again=True)
@@ -266,4 +266,4 @@ async def _look_again(evaluation: Evaluation, changed: Event, tally: Tally, dead
             return
         allowed = allowed or (part.decision == "allow" and hook.layer not in OPINIONS_ONLY)
     if not allowed:
-        tally.take_back_allow("an allow was for the input as it was before another hook changed it; it does not count")
+        tally.take_back_allow("an allow does not count, because another hook changed the input after it")

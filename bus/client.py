@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from bus.errors import FleethookError
-from bus.event_folder import NOT_SAID, event_folder
+from bus.event_folder import UNKNOWN_FOLDER, event_folder
 from bus.events import Event
 from bus.ids import event_id, host_name
 from bus.sdk.facade import DEFAULT_BUDGET, AgentFacade, SyncAgentFacade
@@ -106,7 +106,7 @@ class Bus(AgentFacade):
         return msgspec.structs.replace(event, id=event.id or event_id(), host=event.host or self._host, parent=parent)
 
     def _fields(self, event: Event) -> Fields:
-        folder = event_folder(event.cwd) if event.host == self._host else NOT_SAID
+        folder = event_folder(event.cwd) if event.host == self._host else UNKNOWN_FOLDER
         return event_entry(event, folder, self.on_failure)
 
 

@@ -1,19 +1,19 @@
 """Every error that Fleethook raises on purpose, as one tree.
 
     FleethookError
-    ├── ConfigError            a file that does not validate: file, line, column, what was meant
-    │   ├── NotAccepted        an import that is pinned by its content, and has another one by now
+    ├── ConfigError            a file that does not validate: file, line, column, a suggestion
+    │   ├── NotAccepted        an import whose content is no longer the one that the user accepted
     │   └── PatternError       an event pattern, tool matcher or `when:` that cannot be compiled
-    ├── ConditionError         a condition that compiled, but gave no true or false for this event
-    │   └── NotBoolean         its result is something else: it compares nothing
-    ├── OverBudget             a check that is too heavy for the process that was to make it
+    ├── ConditionError         a condition that compiled, but is neither true nor false for this event
+    │   └── NotBoolean         its result is another value, such as a text
+    ├── OverBudget             a check that would take too long in this process
     ├── DecodeError            bytes from outside that are not what they claim to be
     ├── Unreachable            Redis (or a gateway) is away, full, read-only or refuses our credentials
     │   └── NoEvaluator        Redis answers, but no evaluator is alive
     ├── RequestTimeout         the budget is used up and no verdict came
-    ├── ServerError            the embedded server: none to be had, a foreign data directory, owned by another
+    ├── ServerError            the embedded server cannot run: no program, a foreign data directory, another user's server
     ├── TargetRefused          the address policy refuses to connect there
-    ├── SignatureError         a webhook whose id, time or signature does not hold
+    ├── SignatureError         a webhook whose id, time or signature is not valid
     ├── NotFound               an id, a version, a hook or an endpoint that does not exist
     ├── AmbiguousId            the beginning of more than one id
     └── Denied                 what a hook blocked (raised by the scopes of Python agents)
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # `fleethook --help` needs the errors and none of what they speak of
+if TYPE_CHECKING:  # `fleethook --help` imports the errors, and should not import verdicts
     from bus.verdicts import Verdict
 
 
@@ -36,7 +36,7 @@ class FleethookError(Exception):
 class ConfigError(FleethookError):
     """A configuration that does not validate; nothing of it is put in force.
 
-    `file`, `line` and `column` (from 1) say where, when the place is known; `hint` says what was meant.
+    `file`, `line` and `column` (from 1) say where, if the place is known; `hint` suggests what to write.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class ConfigError(FleethookError):
         self.message, self.file, self.line, self.column = message, file, line, column
         self.path, self.hint = path, hint
         self.source = file
-        """The file that is at fault, where that is another than the one that `file` points into (an import)."""
+        """The faulty file if it is not `file`: an import's error may have the place of the import entry."""
         self.unread = False
-        """Whether nothing of that file can be read."""
+        """Whether nothing of the faulty file can be read."""
         super().__init__(str(self))
 
     def __str__(self) -> str:
@@ -61,19 +61,19 @@ class PatternError(ConfigError):
 
 
 class NotAccepted(ConfigError):
-    """An import that is pinned by its content, and has another one by now, or none."""
+    """An import is pinned by its content, and the content is now another one or is gone."""
 
 
 class ConditionError(FleethookError):
-    """A condition that gave neither true nor false for this event: a missing key, a wrong type, a part out of sight."""
+    """A condition is neither true nor false for this event: a missing key, a wrong type, or a part that cannot be read."""
 
 
 class NotBoolean(ConditionError):
-    """A condition whose result is neither true nor false."""
+    """The result of a condition is a value other than true and false, such as a text."""
 
 
 class OverBudget(FleethookError):
-    """A check that takes more than it may: it belongs into a process of its own, or has no answer at all."""
+    """A check would take too long: it has to run in a separate process, or cannot be answered."""
 
 
 class DecodeError(FleethookError):
@@ -93,7 +93,7 @@ class RequestTimeout(FleethookError):
 
 
 class ServerError(FleethookError):
-    """The embedded server cannot be started or used; the text names the ways out."""
+    """The embedded server cannot be started or used; the text says what can be done."""
 
 
 class TargetRefused(FleethookError):
@@ -105,7 +105,7 @@ class TargetRefused(FleethookError):
 
 
 class ProxyFailed(FleethookError):
-    """The proxy that is configured cannot be reached or used, or refuses; the text holds nothing of its password."""
+    """The configured proxy cannot be reached or used, or refuses; the text never contains its password."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -113,11 +113,11 @@ class ProxyFailed(FleethookError):
 
 
 class AnswerTooLong(FleethookError):
-    """More came from a receiver than any honest answer has around the part of its body that is read."""
+    """A receiver sent more bytes than any normal answer has, and the answer was still not complete."""
 
 
 class SignatureError(FleethookError):
-    """A webhook whose id, time or signature does not hold; the text never quotes a secret or an expected signature."""
+    """A webhook's id, time or signature is not valid; the text never quotes a secret or an expected signature."""
 
 
 class NotFound(FleethookError):

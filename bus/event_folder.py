@@ -1,4 +1,4 @@
-"""The folder of an event as its own machine knows it: other machines cannot resolve symbolic links there."""
+"""The folder of an event, resolved on the event's own machine: other machines cannot resolve its symbolic links."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ _LONGEST: Final = 4096
 
 
 class EventFolder(NamedTuple):
-    """The folder in which a hook command ran, or that a program named; empty if it is not known."""
+    """The folder in which a hook command ran, or that a program named; its fields are empty if it is not known."""
 
     path: str = ""
     """With symbolic links resolved."""
     repository: str = ""
-    """The nearest folder from there upward that has a `.git`; empty for none."""
+    """The nearest folder, from `path` upward, that has a `.git`; empty if none has."""
 
 
-NOT_SAID: Final = EventFolder()
+UNKNOWN_FOLDER: Final = EventFolder()
 
 
 def event_folder(cwd: str) -> EventFolder:
-    """A folder of this machine."""
+    """The folder `cwd` of this machine, with its links resolved and its repository."""
     if not os.path.isabs(cwd) or "\0" in cwd:
-        return NOT_SAID
+        return UNKNOWN_FOLDER
     path = repository = os.path.realpath(cwd)
     while repository != "/" and not os.path.lexists(os.path.join(repository, ".git")):
         repository = os.path.dirname(repository)
@@ -31,15 +31,15 @@ def event_folder(cwd: str) -> EventFolder:
 
 
 def folder_fields(folder: EventFolder) -> tuple[str, ...]:
-    """The fields of a request that say it (the hook command writes the same ones)."""
-    return () if folder == NOT_SAID else ("folder", folder.path, "repository", folder.repository)
+    """The fields of a request that name the folder (the hook command writes the same fields)."""
+    return () if folder == UNKNOWN_FOLDER else ("folder", folder.path, "repository", folder.repository)
 
 
 def read_folder(path: str, repository: str) -> EventFolder:
-    """What those fields say, bounded."""
+    """The folder in those fields; longer paths are cut."""
     return EventFolder(path[:_LONGEST], repository[:_LONGEST])
 
 
-def lies_in(path: str, folder: str) -> bool:
-    """Whether a path is a folder of any machine, or is below it."""
+def is_within(path: str, folder: str) -> bool:
+    """Whether a path is `folder` or is below it; only the texts are compared, so both may be of another machine."""
     return bool(folder) and (path == folder or path.startswith(folder.rstrip("/") + "/"))

@@ -23,10 +23,10 @@ from bus.wire.streams import ScriptCall, StreamEntry, checked
 GROUP: Final = "hosts"
 _KNOWN_SECONDS: Final = 0.5
 _MARGIN_SECONDS: Final = 0.02
-"""What is left for the evaluator to write the whole verdict."""
+"""The evaluator keeps this time to write the whole verdict."""
 
 _SLICE_SECONDS: Final = 1.0
-"""One wait for a host where slow hooks run; after each, the note says whether they still run."""
+"""The length of one wait for a host where slow hooks run; then the note is read, which says whether they still run."""
 
 _MOST_HOSTS: Final = 10_000
 
@@ -39,7 +39,7 @@ class HostPart(NamedTuple):
     deadline: int
     """Milliseconds by the server's clock."""
     latest: int
-    """The deadline for hooks that declare more time than the budget; meanwhile a note beside `reply` says that they run."""
+    """The deadline if hooks declare more time than the budget; while they run, a note beside `reply` says so."""
     event: Event
     changes: Mapping[str, Any]
     """Changes that hooks of the fleet have made to the input."""
@@ -57,9 +57,9 @@ class HostState(NamedTuple):
     alive: bool
     """Whether `fleethook worker host` runs there."""
     records: tuple[bytes, ...]
-    """By user, what is recorded of the blocking hooks that only this host has (`hooksets/host_hooks.py`)."""
+    """One record for each user of the host: the blocking hooks that only this host has (`hooksets/host_hooks.py`)."""
     background: tuple[bytes, ...] = ()
-    """The same of those that run in the background."""
+    """The same for the hooks that run in the background."""
 
 
 class Hosts:
@@ -88,9 +88,9 @@ class Hosts:
                         ("HVALS", self._keys("background", host)),
                     ]
                 )
-            there = checked(alive, f"looking for host {host}") == 1
+            alive_there = checked(alive, f"looking for host {host}") == 1
             # An error: an ACL that is older than these keys (docs/upgrade.md: workers come before the ACL).
-            state = HostState(there, *[() if isinstance(rows, Exception) else tuple(rows) for rows in records])
+            state = HostState(alive_there, *[() if isinstance(rows, Exception) else tuple(rows) for rows in records])
             known = self._known[host] = (now, state)
         return known[1]
 
@@ -128,7 +128,10 @@ class Hosts:
         while raw is None and (left := until - time.monotonic()) > 0:
             wait = min(_SLICE_SECONDS, left)
             with self._connections.lease() as connection:
-                runs = checked((await connection.exchange([("EXISTS", note_key(reply))]))[0], "looking for a note")
+                runs = checked(
+                    (await connection.exchange([("EXISTS", note_key(reply))]))[0],
+                    f"asking whether slow hooks still run on host {event.host}",
+                )
                 (row,) = await connection.exchange(
                     [("BLPOP", reply, f"{wait:.3f}" if runs else "0.001")], seconds=wait + 1.0
                 )
@@ -147,9 +150,9 @@ def read_part(entry: StreamEntry, keys: Keys) -> HostPart:
         deadline, policy = int(fields[b"deadline"]), fields[b"policy"].decode()
         latest = max(deadline, int(fields.get(b"latest", b"0")))
     except (KeyError, ValueError) as error:
-        raise DecodeError(f"a part of a request lacks something ({error})") from error
+        raise DecodeError(f"a host's part of a request has a missing or bad field ({error})") from error
     if not isinstance(event, Event) or not isinstance(changes, dict) or not reply.startswith(keys("reply", "")):
-        raise DecodeError("a part of a request is not in the form that evaluators write")
+        raise DecodeError("a host's part of a request has fields that no evaluator writes")
     return HostPart(entry, reply, deadline, latest, event, changes, policy if policy in {"deny", "ask"} else "allow")  # type: ignore[arg-type]  # the set says it
 
 

@@ -1,4 +1,4 @@
-"""What one run of one hook came to."""
+"""The outcome of one run of one hook."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bus.verdicts import Decision
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What one run of one hook came to; a `failure` leaves the decision to the failure policy."""
+    """The outcome of one run of one hook; after a `failure`, the failure policy decides."""
 
     decision: Decision = "abstain"
     reason: str = ""
@@ -18,21 +18,21 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     contexts: tuple[str, ...] = ()
     updated_input: dict[str, Any] | None = None
     updated_output: Any = None
-    """What the model reads in the place of the tool's output, in the agent's own form; None leaves it as it is."""
+    """What the model reads instead of the tool's output, in the agent's own form; None leaves the output as it is."""
     halt: str = ""
-    """Why the agent's work ends here, beyond a deny (Claude Code's `continue: false`); empty where it goes on."""
+    """Why the agent has to stop altogether (Claude Code's `continue: false`); empty if it continues."""
     permissions: tuple[dict[str, Any], ...] = ()
-    """Changes of the agent's permissions that an allow brings along (Claude Code's `updatedPermissions`)."""
+    """Changes of the agent's permissions that come with an allow (Claude Code's `updatedPermissions`)."""
     interrupt: bool = False
-    """A deny that also ends what the agent does now (Claude Code's `interrupt`)."""
+    """The deny also interrupts the agent's turn (Claude Code's `interrupt`)."""
     failure: str = ""
-    """Why the hook gave no answer: timeout, spawn error, signal, crash, unreadable output; empty where it did."""
+    """Why the hook gave no answer: timeout, spawn error, signal, crash, unreadable output; empty if it answered."""
     note: str = ""
-    """What a person should know although the hook gave its answer, or was kept from running in a loop."""
+    """A message for the user, although the hook answered, or although it was not run to avoid a loop."""
     exit_code: int | None = None
     output: str = ""
-    """The end of what it printed, redacted, for the trace."""
+    """The end of what the hook printed, redacted, for the trace."""
 
 
 NOTHING: Final = Outcome()
-"""What a rule comes to that does not fit; a verdict names it and says no more of it."""
+"""The outcome of a rule that does not fit; a verdict has only its name and its time (`Verdict.silent`)."""

@@ -31,7 +31,7 @@ def probe_call(request: Request, keys: Keys, group: str, evaluator: str) -> Scri
 
 
 async def answering_evaluator(connections: Connections, keys: Keys) -> str:
-    """The consumer name of the evaluator that answers a request now; empty where none did in 2 s. Raises Unreachable."""
+    """The consumer name of an evaluator that answers a request now; empty if none answers in 2 s. Raises Unreachable."""
     name, reply = event_id(), keys("reply", reply_token())
     body = encode_event(Event(type=PROBE, id=name))
     add: Command = (
@@ -54,13 +54,13 @@ async def answering_evaluator(connections: Connections, keys: Keys) -> str:
     wait: Command = ("BLMOVE", reply, reply, "LEFT", "LEFT", f"{_WAIT_SECONDS:.3f}")
     with connections.lease() as connection:
         added, answer = await connection.exchange([add, wait], seconds=_WAIT_SECONDS + 1.0)
-    checked(added, "asking for an answer")
-    raw = checked(answer, "waiting for an answer")
+    checked(added, "sending a probe")
+    raw = checked(answer, "waiting for the answer to a probe")
     return "" if raw is None else next(iter(decode_verdict(bytes(raw)).notes), "")
 
 
 def is_process(evaluator: str, host: str, pids: Collection[int]) -> bool:
-    """Whether this consumer name is of one of these processes on this host (`ids.consumer_name`)."""
+    """Whether a consumer name (`ids.consumer_name`) belongs to one of these processes on this host."""
     head, _, _ = evaluator.rpartition("-")
     owner, _, pid = head.rpartition("-")
     return owner.endswith(f"-{host}") and pid.isdigit() and int(pid) in pids

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from bus.agents import find
-from bus.event_folder import NOT_SAID, EventFolder, folder_fields, read_folder
+from bus.event_folder import UNKNOWN_FOLDER, EventFolder, folder_fields, read_folder
 from bus.events import Event, native_type, source_name
 from bus.ids import event_id
 from bus.shim.answer import pack_answer
@@ -28,7 +28,7 @@ _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One request with checked fields; `reply` is empty if the name that it gave may not be written to."""
+    """One request with checked fields; `reply` is empty if the request named a key that is not a reply key."""
 
     entry: StreamEntry
     id: str
@@ -50,10 +50,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     policy: Policy
     """The failure policy that the agent was installed with; a worker's stricter one wins."""
     spooled: bool = False
-    """It came out of a spool, perhaps more than once: its id counts once."""
+    """It came from a spool, perhaps more than once, so its id counts once."""
     handed: int = 1
-    """How often it was handed out, before and after it was deferred."""
-    folder: EventFolder = NOT_SAID
+    """How often the stream delivered it, before and after it was deferred."""
+    folder: EventFolder = UNKNOWN_FOLDER
     added: int = 0
     """When it was added, in milliseconds by the server's clock."""
 
@@ -61,8 +61,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 def read_request(entry: StreamEntry, keys: Keys) -> Request:
     """The request in a stream entry. Never raises: a missing or bad field gets a harmless value.
 
-    An entry without a usable id gets one from its entry id, the same at every reading. A deadline is accepted only if an
-    evaluator deferred the request: otherwise it would be by an agent's clock.
+    An entry without a usable id gets one that is computed from its entry id, the same at every reading. A deadline is
+    accepted only if an evaluator deferred the request: any other deadline would be by an agent's clock.
     """
     aside = entry.stream == keys("waiting")
     text = {name: str(raw, "utf-8", "replace") for name, raw in entry.fields.items() if name != b"body"}.get
@@ -94,7 +94,7 @@ def read_request(entry: StreamEntry, keys: Keys) -> Request:
 
 
 def sent_by_now(request: Request, now: int) -> Request:
-    """The request with the time `now` if its entry id is from the future, so that no id makes a deadline of next year."""
+    """The request with the time `now` if its entry id is from the future, which would put its deadline in the future too."""
     if request.added <= now + MINUTE:
         return request
     return msgspec.structs.replace(request, added=now, deadline=now + request.deadline - request.added)
@@ -203,7 +203,7 @@ def answer_call(
     """The script call that acknowledges the entry, records the event with its verdict, and gives the answer.
 
     If `answer` is empty, the verdict itself is the answer. `owner` is the consumer that ran hooks with effects: its answer
-    counts only if no other consumer has claimed the entry. `decided` is when the verdict was there (ms, server's clock).
+    counts only if no other consumer has claimed the entry. `decided` is the time of the verdict (ms, server's clock).
     """
     encoded = encode_verdict(verdict)
     about: list[str | bytes] = ["source", request.source, "event", request.native, "host", request.host]
@@ -298,7 +298,7 @@ def defer_call(request: Request, keys: Keys, group: str) -> ScriptCall:
         "latest",
         request.latest,
         "handed",
-        request.handed - 1,  # the evaluator that defers it has not died of it
+        request.handed - 1,  # a deferral is no step towards a poison entry
     ]
     fields += folder_fields(request.folder)
     if request.parent:

@@ -14,7 +14,7 @@ from bus.tools import native_input
 from bus.verdicts import Decision, Part, Verdict, strictest
 
 CONTEXT_BUDGET: Final = 10_000
-"""Characters of injected context in all: above that Claude Code cuts silently (observed), so we cut and note it."""
+"""The most characters of all contexts together: Claude Code cuts more without a message (observed), so we cut and say so."""
 
 
 OPINIONS_ONLY: Final = frozenset({"project", "session"})
@@ -25,7 +25,7 @@ _ABOVE: Final = Hook(id="layers above", on=(), layer="fleet")
 
 
 _BELOW: Final = Hook(id="layers below", on=(), layer="user")
-"""Stand for the hooks of another machine."""
+"""These two represent the hooks that another machine runs."""
 
 
 class Tally:
@@ -33,7 +33,7 @@ class Tally:
 
     def __init__(self, event: Event, changes: Mapping[str, Any]) -> None:
         self.event = event
-        """With the output as hooks have changed it so far: the next hook reads that output, as the model will."""
+        """The event with its output as changed so far: the next hook reads that output, as the model will."""
         self._output = event.output
         self.halt = ""
         self.permissions: list[dict[str, Any]] = []
@@ -84,7 +84,7 @@ class Tally:
 
     @property
     def ended(self) -> bool:
-        """Whether no other hook needs to run, after a deny; at stop events all run, because a deny makes the agent go on."""
+        """Whether a deny ended the chain; at stop events all hooks run, because a deny makes the agent go on."""
         return self.decision == "deny" and self.event.type not in STOPS
 
     @property
@@ -98,7 +98,7 @@ class Tally:
             self.event = msgspec.structs.replace(self.event, output=output)
 
     def conclude(self) -> None:
-        """Apply what depends on all outcomes: a halt beats a hook that wants the agent to go on; permissions need an allow."""
+        """Apply what depends on all outcomes: a halt overrules a hook that denies a stop; permissions need an allow."""
         if self.halt and self.event.type in STOPS and self.decision == "deny":
             self.notes.append(f"the agent may stop: a hook said so ({self.halt}), although another wanted it to go on")
             self.decision, self.reason, self.instead = "abstain", "", ""
@@ -158,7 +158,7 @@ class Tally:
         self.take_back_allow("")
 
     def take_back_allow(self, why: str) -> None:
-        """Let an `allow` count as abstain."""
+        """Turn an `allow` into abstain."""
         if self.decision == "allow":
             self.decision, self.reason = "abstain", ""
             if why:

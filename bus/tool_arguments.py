@@ -1,7 +1,7 @@
-"""The command line, the paths and the texts among the arguments of a tool call, for the conditions of rules.
+"""Finds the command line, the paths and the texts in the arguments of a tool call, for the conditions of rules.
 
 A known tool has them in the canonical fields. MCP tools may give their arguments any name, so the usual names count too.
-Which canonical tool such a call amounts to is decided in `tool_inference.py`, from the same spelling of the names.
+`tool_inference.py` decides which canonical tool such a call acts as.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _PATHS: Final = frozenset(
 )
 
 _POWERSHELLS: Final = re.compile(r"(?i)(?<![a-z])(?:powershell|pwsh)(?![a-z])")
-"""In the names of tools whose command is PowerShell: Claude Code's and Copilot CLI's on Windows, MCP servers' tools."""
+"""Matches names of tools whose command is PowerShell: Claude Code's and Copilot CLI's on Windows, and MCP servers' tools."""
 
 
 def command_of(event: Event) -> str | None:
@@ -66,10 +66,10 @@ def command_of(event: Event) -> str | None:
         return text
     if not event.tool.startswith("mcp__"):
         return None
-    given = {one_spelling(name): value for name, value in event.input.items()}
+    arguments = {one_spelling(name): value for name, value in event.input.items()}
     for name in _COMMANDS:
-        value = given.get(name)
-        rest = given.get("args", given.get("arguments"))
+        value = arguments.get(name)
+        rest = arguments.get("args", arguments.get("arguments"))
         words = [word for word in rest if isinstance(word, str)] if isinstance(rest, list) else []
         if isinstance(value, str) and value:
             return " ".join((value, shlex.join(words))) if words else value
@@ -87,7 +87,7 @@ def paths_of(event: Event) -> list[str]:
     """The paths of a tool call."""
     if event.tool.startswith("mcp__"):
         candidates = [value for name, value in event.input.items() if one_spelling(name) in _PATHS]
-        return [_local(path) for value in candidates for path in texts_in(value) if path]
+        return [_local_path(path) for value in candidates for path in texts_in(value) if path]
     path, paths = event.input.get("path"), event.input.get("paths")
     named = (path, *(paths if isinstance(paths, list) else ()))
     return [name for name in named if isinstance(name, str) and name]
@@ -95,16 +95,16 @@ def paths_of(event: Event) -> list[str]:
 
 def texts_of(event: Event) -> Iterable[str]:
     """Every text in the arguments except the paths: what the call writes, replaces and removes, edit by edit."""
-    return _carried([value for name, value in event.input.items() if one_spelling(name) not in _PATHS])
+    return _texts_within([value for name, value in event.input.items() if one_spelling(name) not in _PATHS])
 
 
-def _carried(value: object) -> Iterable[str]:
+def _texts_within(value: object) -> Iterable[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
-            yield from _carried(item)
+            yield from _texts_within(item)
 
 
-def _local(path: str) -> str:
+def _local_path(path: str) -> str:
     return unquote(urlsplit(path).path) if path.startswith("file://") else path

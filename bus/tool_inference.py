@@ -1,6 +1,7 @@
-"""What a tool that no agent's table lists does (an MCP server's, a program's own), by its name and its arguments' names.
+"""Infers what an unknown tool does (one of an MCP server or a program) from its name and the names of its arguments.
 
-A guard on `bash`, `write`, `edit` or `delete` has to see `mcp__x__run_command` with `{"cmd": …}` as what it is.
+A guard on `bash` has to see `mcp__x__run_command` with `{"cmd": …}` as a shell command; the same holds for `write`, `edit`
+and `delete`.
 """
 
 from __future__ import annotations
@@ -51,160 +52,170 @@ from bus.tool_words import (
 
 
 class Inferred(NamedTuple):
-    """What a call amounts to: the canonical tools that it acts as, its fields, and fields that no own field holds."""
+    """What a call of an unknown tool does, in canonical terms."""
 
     tools: tuple[str, ...] = ()
+    """The canonical tools that do the same."""
     use: ToolAlias = ToolAlias("", {})
-    made: Mapping[str, Any] = {}
+    """The first of these tools, and which of the call's own fields are its canonical fields."""
+    derived_fields: Mapping[str, Any] = {}
+    """Canonical fields that are computed from several arguments."""
 
 
 _NOTHING: Final = Inferred()
 
 
 class _Call(NamedTuple):
-    """A call: the words of its tool's name and of its server's, and its arguments in one spelling."""
+    """A call: the words in the names of its tool and its MCP server, and its arguments with their names in snake_case."""
 
     words: frozenset[str]
     server: frozenset[str]
-    given: Mapping[str, Any]
-    own: Mapping[str, str]
-    """By spelling, what the agent calls the argument; empty for one inside of another."""
+    arguments: Mapping[str, Any]
+    native_names: Mapping[str, str]
+    """The original name of each argument, by its name in snake_case; without arguments that are nested in another one."""
 
 
-def infer(native: str, given: Mapping[str, Any]) -> Inferred:
-    """What a call of the unknown tool `native` amounts to.
+def infer(native: str, arguments: Mapping[str, Any]) -> Inferred:
+    """What a call of the unknown tool `native` does.
 
-    It is asked twice for each event: `canonical_input` fills the event's fields, and `acts_as` finds the hooks. An event keeps
-    no trace of the first answer, because it may come from another machine, a spool or a replay.
+    It runs twice for each event: `canonical_input` fills the event's fields with it, and `acts_as` finds the hooks. The first
+    result is not kept in the event, because an event may come from another machine, a spool or a replay.
     """
     if native in CANONICAL or not native:
         return _NOTHING
-    call = _call(native, given)
+    call = _call(native, arguments)
     found = _request(native, call) or _statement(call) or _program(native, call) or _on_files(call)
     return found or _code(call) or _shell(call) or _file(call)
 
 
-def acts_as(tool: str, given: Mapping[str, Any]) -> tuple[str, ...]:
-    """The further names of a call: canonical tools that an unknown tool amounts to, or an edit inside a shell command.
+def acts_as(tool: str, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """Further tool names that hooks may match: the canonical tools that an unknown tool, or a patch in a command, acts as.
 
-    Where an argument says that something is deleted, the name with that too: `mcp__pg__manage_schema_drop_table`.
+    If an argument names an operation that deletes, the tool's name with that operation is among them:
+    `mcp__pg__manage_schema_drop_table`.
     """
     if tool == "bash":
-        return ("edit", "write") if "patch" in given and "paths" in given else ()
+        return ("edit", "write") if "patch" in arguments and "paths" in arguments else ()
     if tool in CANONICAL:
         return ()
-    tools = infer(tool, given).tools
-    said = next((value for name in OPERATIONS if isinstance(value := given.get(name), str)), "")
-    if NAME.fullmatch(said) and not LOSING_WORDS.isdisjoint(WORD.findall(said.lower())):
-        return (*tools, f"{tool}_{'_'.join(WORD.findall(said.lower()))}")
+    tools = infer(tool, arguments).tools
+    operation = next((value for name in OPERATIONS if isinstance(value := arguments.get(name), str)), "")
+    if NAME.fullmatch(operation) and not LOSING_WORDS.isdisjoint(WORD.findall(operation.lower())):
+        return (*tools, f"{tool}_{'_'.join(WORD.findall(operation.lower()))}")
     return tools
 
 
-def _call(native: str, given: Mapping[str, Any]) -> _Call:
+def _call(native: str, arguments: Mapping[str, Any]) -> _Call:
     fields: dict[str, Any] = {}
-    own: dict[str, str] = {}
-    for name, value in given.items():
+    native_names: dict[str, str] = {}
+    for name, value in arguments.items():
         spelled = one_spelling(name)
         if isinstance(value, dict) and spelled in WRAPPERS:
-            for inner, one in value.items():
-                if isinstance(inner, str):
-                    fields.setdefault(one_spelling(inner), one)
+            for inner_name, inner_value in value.items():
+                if isinstance(inner_name, str):
+                    fields.setdefault(one_spelling(inner_name), inner_value)
         else:
             fields[spelled] = value
-            own[spelled] = name
+            native_names[spelled] = name
     words = _words(native)
     operation = next(
         (value for name in ("operation", "action", "op") if isinstance(value := fields.get(name), str)), ""
     )
     if NAME.fullmatch(operation):
         words |= {word.lower() for word in WORD.findall(operation)}
-    return _Call(words, frozenset(tool_parts(native)[0]), fields, own)
+    return _Call(words, frozenset(tool_parts(native)[0]), fields, native_names)
 
 
 def _request(native: str, call: _Call) -> Inferred | None:
     """A call that deletes by HTTP or GraphQL."""
-    line = request_command(native, call.given)
+    line = request_command(native, call.arguments)
     return _lines(line) if line else None
 
 
 def _program(native: str, call: _Call) -> Inferred | None:
-    """A call of a tool that is named after a program."""
-    line = program_command(native, call.given)
+    """A call of a tool that is named after a program, such as `git_push`."""
+    line = program_command(native, call.arguments)
     return _lines(line) if line else None
 
 
 def _on_files(call: _Call) -> Inferred | None:
     """A call that deletes, moves or copies files, or changes their rights."""
-    words, given = call.words, call.given
-    paths = texts_in(given.get(_field(given, PATHS)))
-    tree = not words.isdisjoint(TREE_WORDS) or bool(given.get("recursive"))
+    words, arguments = call.words, call.arguments
+    paths = texts_in(arguments.get(_field(arguments, PATHS)))
+    tree = not words.isdisjoint(TREE_WORDS) or bool(arguments.get("recursive"))
     if paths and (not words.isdisjoint(DELETE_WORDS) or (tree and not words.isdisjoint(EMPTYING_WORDS))):
-        return _command(call, ["rm", *(["-r"] if tree else []), *paths], "delete", _field(given, PATHS))
+        return _command(call, ["rm", *(["-r"] if tree else []), *paths], "delete", _field(arguments, PATHS))
     if not words.isdisjoint(MOVE_WORDS):
         return _moved(call, "mv")
     if not words.isdisjoint(COPY_WORDS):
         return _moved(call, "cp")
     program = next((ON_PATH[word] for word in words if word in ON_PATH), ())
     if paths and program:
-        more = [str(given[name]) for name in ("mode", "permissions", "owner") if isinstance(given.get(name), str | int)]
+        more = [
+            str(arguments[name])
+            for name in ("mode", "permissions", "owner")
+            if isinstance(arguments.get(name), str | int)
+        ]
         if more or program[0] == "truncate":
             return _command(call, [*program, *more[:1], *paths])
-    if "service" in words and (verb := next((one for one in STOPPING_WORDS if one in words), "")):
-        service = _field(given, ("service", "service_name", "name", "unit"))
+    if "service" in words and (verb := next((word for word in STOPPING_WORDS if word in words), "")):
+        service = _field(arguments, ("service", "service_name", "name", "unit"))
         if service:
-            return _command(call, ["systemctl", verb, given[service]])
-    if "pid" in given and "kill" in words:
-        return _command(call, ["kill", given["pid"]])
+            return _command(call, ["systemctl", verb, arguments[service]])
+    if "pid" in arguments and "kill" in words:
+        return _command(call, ["kill", arguments["pid"]])
     return None
 
 
 def _shell(call: _Call) -> Inferred | None:
     """A call that runs a command."""
-    words, given = call.words, call.given
-    command = _field(given, COMMANDS) or ("" if words.isdisjoint(TYPED_WORDS) else _field(given, ("text", "data")))
+    words, arguments = call.words, call.arguments
+    command = _field(arguments, COMMANDS) or (
+        "" if words.isdisjoint(TYPED_WORDS) else _field(arguments, ("text", "data"))
+    )
     says_shell = not words.isdisjoint(SHELL_WORDS) or not call.server.isdisjoint(SHELL_SERVERS)
     if not command or (command not in SURE and not says_shell):
         return None
-    if (given.get("path") or given.get("file_path")) and _field(given, CONTENTS):
+    if (arguments.get("path") or arguments.get("file_path")) and _field(arguments, CONTENTS):
         return None  # an editor's `{"command": "create", "path": …}`
-    more, value = _field(given, ARGUMENTS), given[command]
-    if more and more != command and isinstance(given[more], list):
-        rest = shlex.join(map(str, given[more]))
+    more, value = _field(arguments, ARGUMENTS), arguments[command]
+    if more and more != command and isinstance(arguments[more], list):
+        rest = shlex.join(map(str, arguments[more]))
         return _lines(f"{shlex.join(map(str, value)) if isinstance(value, list) else value} {rest}")
-    if isinstance(value, list) and all(isinstance(one, dict) for one in value):
-        return _lines("\n".join(_step(one) for one in value))
-    if command not in call.own or command == "argv":
+    if isinstance(value, list) and all(isinstance(step, dict) for step in value):
+        return _lines("\n".join(_step(step) for step in value))
+    if command not in call.native_names or command == "argv":
         return _lines(shlex.join(map(str, value)) if isinstance(value, list) else value)
-    fields = {"command": (call.own[command],)}
-    if (where := _field(given, DIRECTORIES)) and where in call.own:
-        fields["cwd"] = (call.own[where],)
+    fields = {"command": (call.native_names[command],)}
+    if (directory := _field(arguments, DIRECTORIES)) and directory in call.native_names:
+        fields["cwd"] = (call.native_names[directory],)
     return Inferred(("bash",), ToolAlias("bash", fields))
 
 
 def _step(step: Mapping[str, Any]) -> str:
-    """The command line of one of several commands: `{"cmd": "rm", "args": ["-rf", "x"]}`."""
+    """The command line of an item in a list of commands, such as `{"cmd": "rm", "args": ["-rf", "x"]}`."""
     rest = step.get("args")
     text = next((step[name] for name in ("command", "cmd", "run", "script") if isinstance(step.get(name), str)), "")
     return f"{text} {shlex.join(map(str, rest))}" if isinstance(rest, list) else text
 
 
 def _code(call: _Call) -> Inferred | None:
-    """A call that runs code in a language that its name, its arguments or its server's name says."""
-    given = call.given
-    code = _field(given, CODE)
-    if not code or not isinstance(given[code], str):
+    """A call that runs code; the tool's name, an argument or the server's name says the language."""
+    arguments = call.arguments
+    code = _field(arguments, CODE)
+    if not code or not isinstance(arguments[code], str):
         return None
-    said = next((given[name].lower() for name in LANGUAGE_NAMES if isinstance(given.get(name), str)), "")
-    named = next((word for word in call.words if word in LANGUAGES), "")
-    language = said if said in LANGUAGES else named or next((word for word in call.server if word in LANGUAGES), "")
+    language = next((arguments[name].lower() for name in LANGUAGE_NAMES if isinstance(arguments.get(name), str)), "")
+    if language not in LANGUAGES:
+        language = next((word for word in (*call.words, *call.server) if word in LANGUAGES), "")
     if not language and "ide" in call.server and "code" in call.words:
-        language = "python"  # of Claude Code's extension for VS Code: a notebook's cell
+        language = "python"  # a notebook's cell, run by Claude Code's extension for VS Code
     if not language:
         return None
     program = LANGUAGES[language]
     if program[0] != "python3":
-        return _command(call, [*program, given[code]])
-    return _lines(_cell(given[code]))
+        return _command(call, [*program, arguments[code]])
+    return _lines(_cell(arguments[code]))
 
 
 def _cell(code: str) -> str:
@@ -213,35 +224,35 @@ def _cell(code: str) -> str:
     if magic:
         return shlex.join(["bash", "-c", rest])
     shell = [found[1] for found in SHELL_LINE.finditer(code)]
-    own = SHELL_LINE.sub("pass", code) if shell else code
-    return "\n".join([shlex.join(["python3", "-c", own]), *shell])
+    python = SHELL_LINE.sub("pass", code) if shell else code
+    return "\n".join([shlex.join(["python3", "-c", python]), *shell])
 
 
 def _statement(call: _Call) -> Inferred | None:
     """A call that sends a statement to a database."""
-    given = call.given
-    name = _field(given, STATEMENTS)
-    if not name and isinstance(text := given.get("command"), str) and SQL.match(text):
+    arguments = call.arguments
+    name = _field(arguments, STATEMENTS)
+    if not name and isinstance(text := arguments.get("command"), str) and SQL.match(text):
         name = "command"
     sure = name[:3] in ("sql", "raw", "cyp")
     if not name or (not sure and call.words.isdisjoint(SQL_WORDS) and call.server.isdisjoint(SQL_SERVERS)):
         return None
     if not sure and not call.words.isdisjoint(ASKING_WORDS):
         return None
-    text = ";\n".join(texts_in(given[name]))
+    text = ";\n".join(texts_in(arguments[name]))
     cypher = "neo4j" in call.server or not call.words.isdisjoint(["cypher", "neo4j"])
     return _command(call, ["cypher-shell", text] if cypher else ["psql", "-c", text])
 
 
 def _file(call: _Call) -> Inferred:
     """A call that writes or reads a file."""
-    given = call.given
-    path, content = _field(given, PATHS), _field(given, CONTENTS)
-    several = given.get("files")
-    if isinstance(several, list) and all(isinstance(one, dict) for one in several) and call.words & WRITE_WORDS:
-        paths = [path for one in several if isinstance(path := one.get("path", one.get("file_path")), str)]
+    arguments = call.arguments
+    path, content = _field(arguments, PATHS), _field(arguments, CONTENTS)
+    several = arguments.get("files")
+    if isinstance(several, list) and all(isinstance(file, dict) for file in several) and call.words & WRITE_WORDS:
+        paths = [path for file in several if isinstance(path := file.get("path", file.get("file_path")), str)]
         return Inferred(("write", "edit"), ToolAlias("write", {}), {"paths": paths}) if paths else _NOTHING
-    fields = {"path": (call.own.get(path, path),), "content": (call.own.get(content, content),)}
+    fields = {"path": (call.native_names.get(path, path),), "content": (call.native_names.get(content, content),)}
     if path and content and not call.words.isdisjoint(WRITE_WORDS | {"file"}):
         return Inferred(("write", "edit"), ToolAlias("write", fields))
     if path and not call.words.isdisjoint(READ_WORDS):
@@ -251,25 +262,28 @@ def _file(call: _Call) -> Inferred:
 
 def _moved(call: _Call, program: str) -> Inferred | None:
     """A call that moves or copies a file."""
-    given = call.given
-    source = _field(given, ("source", "src", "from", "old_path", "source_path", "path"))
-    target = _field(given, ("destination", "dest", "to", "new_path", "destination_path", "target", "target_path"))
+    arguments = call.arguments
+    source = _field(arguments, ("source", "src", "from", "old_path", "source_path", "path"))
+    target = _field(arguments, ("destination", "dest", "to", "new_path", "destination_path", "target", "target_path"))
     if not source or not target:
         return None
-    argv = [program, given[source], given[target]]
+    argv = [program, arguments[source], arguments[target]]
     if program == "cp":
-        return _command(call, argv)  # the command shows what it writes: its source is only read
+        return _command(call, argv)  # no `paths`: it only reads its source, and the command itself shows what it writes
     moved = _command(call, argv, "delete")
-    return moved._replace(tools=(*moved.tools, "write"), made={**moved.made, "paths": argv[1:]})
+    return moved._replace(tools=(*moved.tools, "write"), derived_fields={**moved.derived_fields, "paths": argv[1:]})
 
 
 def _command(call: _Call, argv: list[Any], tool: str = "", path: str = "") -> Inferred:
-    """A call as the command that does the same; it may be another tool's too, with its path in the field `path`."""
+    """A call as the command that does the same, and also as the canonical tool `tool` if that is not empty.
+
+    `path` is the argument that has the tool's path.
+    """
     found = _lines(" ".join(_quoted(str(word)) for word in argv))
     if not tool:
         return found
-    fields = {"path": (call.own[path],)} if path in call.own else {}
-    return Inferred((tool, "bash"), ToolAlias(tool, fields), found.made)
+    fields = {"path": (call.native_names[path],)} if path in call.native_names else {}
+    return Inferred((tool, "bash"), ToolAlias(tool, fields), found.derived_fields)
 
 
 def _lines(text: str) -> Inferred:
@@ -278,7 +292,7 @@ def _lines(text: str) -> Inferred:
 
 
 def _quoted(word: str) -> str:
-    """A word for a shell; a leading `~` stays the home directory."""
+    """A word quoted for a shell, except a leading `~`, which has to keep its meaning."""
     return (
         f"~/{shlex.quote(word[2:]) if word[2:] else ''}"
         if word.startswith("~/")
@@ -288,10 +302,10 @@ def _quoted(word: str) -> str:
     )
 
 
-def _field(given: Mapping[str, Any], names: tuple[str, ...]) -> str:
-    """The first of these arguments that is given as a text or a list, and is not empty."""
-    for name in names:  # a generator takes three times as long, and most calls have none of fifty names
-        if name in given and isinstance(value := given[name], (str, list)) and value:
+def _field(arguments: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    """The first of these names whose argument is a text or a list and is not empty."""
+    for name in names:  # a generator expression takes three times as long, and most calls have none of the fifty names
+        if name in arguments and isinstance(value := arguments[name], (str, list)) and value:
             return name
     return ""
 

@@ -1,4 +1,4 @@
-"""The names: every canonical tool, and what each agent calls it and its input fields (X-01); `tools.py` translates."""
+"""Every canonical tool, and each agent's names for it and for its input fields (X-01); `tools.py` translates them."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ CANONICAL: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class ToolAlias(NamedTuple):
-    """What one agent's tool is: its canonical name, and by canonical field the agent's own names for it.
+    """One agent's tool: its canonical name, and the agent's own names of each canonical field.
 
-    Several own names are spellings of different versions; the first that a call has is read, and the first is written
-    where it has none. A canonical field that is not listed has the same name in the agent.
+    A field has several names if versions of the agent differ. The first name that a call has is read; if it has none of
+    them, a rewrite sets the first. A canonical field that is not listed has the same name in the agent.
     """
 
     tool: str
     fields: Mapping[str, tuple[str, ...]]
     closed: bool = False
-    """The agent takes no field back that it did not send: a changed one would be ignored without a word."""
+    """The agent ignores, without a warning, a changed field that it did not send."""
 
 
 def _use(tool: str, **fields: str) -> ToolAlias:
@@ -109,12 +109,12 @@ _PLAIN: Final = {
     "task": _use("task"),
     "todo": _use("todo"),
 }
-"""Agents whose tools are called as they are here, with either spelling of their fields."""
+"""For agents that use the canonical tool names; their fields may have either spelling."""
 
 TABLE: Final[Mapping[str, Mapping[str, ToolAlias]]] = {
     "claude": _CLAUDE,
     "codex": {
-        # What its hooks call every shell tool and every patch; the other shells are the tools' own names.
+        # Its hooks call every shell tool `Bash` and every patch `apply_patch`; the other names are the tools' own.
         "Bash": _use("bash")._replace(closed=True),
         "shell": _use("bash", cwd="workdir"),
         "shell_command": _use("bash", cwd="workdir"),
@@ -179,7 +179,7 @@ TABLE: Final[Mapping[str, Mapping[str, ToolAlias]]] = {
         "rg": _use("grep"),
         "task": _use("task", agent="agent_type"),
         "update_todo": _use("todo"),
-        # Its PascalCase events carry Claude Code's names for the same tools, and the inputs of its own.
+        # Its PascalCase events have Claude Code's tool names, with Copilot's own input fields.
         "Bash": _use("bash"),
         "Read": _use("read", path="path|file_path"),
         "Write": _use("write", path="path|file_path", content="file_text|content"),
@@ -194,7 +194,7 @@ TABLE: Final[Mapping[str, Mapping[str, ToolAlias]]] = {
         "Agent": _use("task", agent="agent_type|subagent_type"),
         "Task": _use("task", agent="agent_type|subagent_type"),
     },
-    "windsurf": {  # no tool names of its own: the event is the tool
+    "windsurf": {  # it has no tool names: the event's name says the tool
         "run_command": _use("bash", command="command_line"),
         "read_code": _use("read", path="file_path"),
         "write_code": _use("edit", path="file_path"),
@@ -220,6 +220,6 @@ TABLE: Final[Mapping[str, Mapping[str, ToolAlias]]] = {
     "pigo": _PLAIN,
     "forge": {**_PLAIN, **_CLAUDE},
     "ion": {**_CLAUDE, **_PLAIN},
-    "gobby": {**_CLAUDE, **_GEMINI, **_PLAIN},  # it passes the names of the agents behind it on
+    "gobby": {**_CLAUDE, **_GEMINI, **_PLAIN},  # it passes on the tool names of the agents behind it
 }
-"""By agent, by the agent's own tool name. From the agents' references and captures, November 2026."""
+"""Aliases by agent and by the agent's own tool name, from the agents' references and captures of November 2026."""

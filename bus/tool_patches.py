@@ -1,4 +1,4 @@
-"""Patches inside of shell commands: Codex carries out `apply_patch <<'EOF'` itself, as an edit of the named files."""
+"""Finds patches in shell commands: Codex runs `apply_patch <<'EOF'` itself, as an edit of the files that the patch names."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _DIRECTORY: Final = re.compile(r"\bcd\s+(?:--\s+)?(\"[^\"]+\"|'[^']+'|[^\s;&|]+)
 
 
 class ShellPatch(NamedTuple):
-    """The patches of one command, as one text, and the files that they change, seen from where the command runs."""
+    """The patches of one command as one text, and the files that they change, relative to the call's directory."""
 
     text: str
     paths: tuple[str, ...]
 
 
 def find_patch(command: str, cwd: str = "") -> ShellPatch | None:
-    """The edit that a command amounts to, in any spelling; None where it calls no `apply_patch` with a patch in it.
+    """The patches that a command applies; None if it does not call `apply_patch` with a patch in its text.
 
-    `cwd` is the directory that the call itself names, empty where it names none.
+    `cwd` is the directory that the call names; empty if it names none.
     """
     if "patch" not in command or "*** " not in command:
         return None

@@ -1,6 +1,6 @@
-"""The command line of a tool that is named after a program (`git_push`, `run_gcloud_command`), or that sends a request.
+"""Builds the command line of a tool that is named after a program (`git_push`, `run_gcloud_command`) or sends a request.
 
-What the rules know of `git push --force` holds for `git_push {"force": true}` too.
+So a rule about `git push --force` also judges `git_push {"force": true}`.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ _PROGRAMS: Final[Mapping[str, tuple[str, ...]]] = {
     "mongodb": ("mongosh", "--eval"),
     "django": ("python", "manage.py"),
 }
-"""By a word in a tool's or its server's name, the program that it runs."""
+"""The program that a tool runs, by a word in the tool's name or in its server's name."""
 
-_SERVERS: Final = frozenset(
+_SERVER_NAMES: Final = frozenset(
     [
         "git",
         "docker",
@@ -110,8 +110,8 @@ _SERVERS: Final = frozenset(
         "django",
     ]
 )
-"""Those that count also where only the server is called so."""
-_READING: Final = frozenset(
+"""The words that also count if they are only in the server's name."""
+_READING_VERBS: Final = frozenset(
     [
         "get",
         "list",
@@ -134,7 +134,7 @@ _READING: Final = frozenset(
         "blame",
     ]
 )
-"""Verbs of tools that only read: they stay what they are."""
+"""Verbs of tools that only read; their calls are not turned into commands."""
 _FILLERS: Final = frozenset(
     [
         "command",
@@ -159,7 +159,7 @@ _FILLERS: Final = frozenset(
         "api",
     ]
 )
-"""Words of a tool's name that are no part of the command."""
+"""Words of a tool's name that are not part of the command."""
 _VERBS: Final = (
     "service_name",
     "operation_name",
@@ -221,16 +221,16 @@ _OPERANDS: Final = (
 """Arguments that are positional in the command, in this order."""
 _KINDS: Final = ("resource_type", "resource", "kind")
 _BLANK: Final = re.compile(r"\s")
-"""In the values of options that are prose: a message, a question."""
+"""Whether an option's value is prose, such as a message or a question."""
 _FLAGS: Final = frozenset(["force", "hard", "soft", "mixed"])
 _WITH_FLAG_VERBS: Final = frozenset(["reset", "branch", "tag", "push", "clean", "rebase", "merge"])
-"""Subcommands of git whose `mode` is an option and no subcommand of their own."""
-_ELSEWHERE: Final = frozenset(
+"""Subcommands of git whose `mode` is an option (`reset --hard`) and not a subcommand."""
+_PLACE_ARGUMENTS: Final = frozenset(
     ["container", "container_id", "container_name", "pod", "pod_name", "host", "hostname", "vmid", "vm_id"]
 )
-"""Arguments that say where the command runs: it is a shell's, and not the program's."""
+"""Arguments that say where a command runs. Such a command is a whole shell line, and not a subcommand of the program."""
 _SHELLS: Final = frozenset(["exec", "ssh", "shell", "bash", "terminal"])
-_OWN: Final[Mapping[str, frozenset[str]]] = {
+_DESCRIBING_WORDS: Final[Mapping[str, frozenset[str]]] = {
     "systemctl": frozenset(["service", "services", "unit", "units"]),
     "kubectl": frozenset(["node", "management", "namespaced"]),
     "helm": frozenset(["release", "releases"]),
@@ -239,41 +239,51 @@ _OWN: Final[Mapping[str, frozenset[str]]] = {
     "npm": frozenset(["script", "scripts"]),
     "make": frozenset(["target", "targets"]),
 }
-"""Words that only describe the tool where it is of this program."""
+"""By program, further words of a tool's name that are not part of the command."""
 
 
-def program_command(native: str, given: Mapping[str, Any]) -> str:
-    """The command lines of a call of the tool `native` named after a program; empty for another. `given` is in one spelling."""
-    server, own = tool_parts(native)
-    words = [word.lower() for word in WORD.findall(own)]
+def program_command(native: str, arguments: Mapping[str, Any]) -> str:
+    """The command lines of a call, if the tool `native` is named after a program; else empty.
+
+    The names in `arguments` are in snake_case.
+    """
+    server, tool_name = tool_parts(native)
+    words = [word.lower() for word in WORD.findall(tool_name)]
     named = next((word for word in ("compose", *words) if word in words and word in _PROGRAMS), "")
     if not named:
-        named = next((word for word in server if word in _SERVERS), "")
-        runs = "command" in given or "cmd" in given
-        if not named or (runs and (not _ELSEWHERE.isdisjoint(given) or not _SHELLS.isdisjoint(words))):
+        named = next((word for word in server if word in _SERVER_NAMES), "")
+        runs = "command" in arguments or "cmd" in arguments
+        if not named or (runs and (not _PLACE_ARGUMENTS.isdisjoint(arguments) or not _SHELLS.isdisjoint(words))):
             return ""
-    elif not _SHELLS.isdisjoint(words) and not _ELSEWHERE.isdisjoint(given):
+    elif not _SHELLS.isdisjoint(words) and not _PLACE_ARGUMENTS.isdisjoint(arguments):
         return ""
     program = _PROGRAMS[named]
-    describing = _FILLERS | _OWN.get(program[0], frozenset())
+    describing = _FILLERS | _DESCRIBING_WORDS.get(program[0], frozenset())
     verbs = [word for word in words if word not in describing and _PROGRAMS.get(word, ("",))[0] != program[0]]
-    if not _READING.isdisjoint(verbs[:1]) or not (given or verbs):
+    if not _READING_VERBS.isdisjoint(verbs[:1]) or not (arguments or verbs):
         return ""
-    return "\n".join(_line(program, verbs, command, given) for command in _commands(given))
+    return "\n".join(_line(program, verbs, command, arguments) for command in _commands(arguments))
 
 
-def request_command(native: str, given: Mapping[str, Any]) -> str:
-    """The command line of a call that changes something by HTTP or GraphQL; empty for another. `given` is in one spelling."""
-    server, own = tool_parts(native)
-    words = {word.lower() for word in WORD.findall(own)}
+def request_command(native: str, arguments: Mapping[str, Any]) -> str:
+    """The command line of a call that changes something by HTTP or GraphQL; empty for any other call.
+
+    The names in `arguments` are in snake_case.
+    """
+    server, tool_name = tool_parts(native)
+    words = {word.lower() for word in WORD.findall(tool_name)}
     query = next(
-        (given[name] for name in ("query", "mutation", "graphql", "graphql_query") if isinstance(given.get(name), str)),
+        (
+            arguments[name]
+            for name in ("query", "mutation", "graphql", "graphql_query")
+            if isinstance(arguments.get(name), str)
+        ),
         "",
     )
-    if "mutation" in query and ("graphql" in words or "graphql" in server or "mutation" in given):
+    if "mutation" in query and ("graphql" in words or "graphql" in server or "mutation" in arguments):
         return shlex.join(["curl", f"https://{'.'.join(server)}/graphql", "-d", query])
-    url = _text(given, "url", "uri", "endpoint")
-    method = given.get("method", given.get("http_method", "delete" if "delete" in words else ""))
+    url = _text(arguments, "url", "uri", "endpoint")
+    method = arguments.get("method", arguments.get("http_method", "delete" if "delete" in words else ""))
     if url.startswith(("https://", "http://")) and isinstance(method, str) and method.upper() == "DELETE":
         return shlex.join(["curl", "-X", "DELETE", url])
     return ""
@@ -284,24 +294,26 @@ def tool_parts(native: str) -> tuple[tuple[str, ...], str]:
     """The words of an MCP server's name, and the tool's own name: `mcp__my-git__push` is `my`, `git` and `push`."""
     if not native.startswith("mcp__"):
         return (), native.removeprefix("MCP:")
-    server, _, own = native.removeprefix("mcp__").replace("k8s", "kubernetes").rpartition("__")
-    return tuple(re.split(r"[^a-z0-9]+", server.lower())), own
+    server, _, tool_name = native.removeprefix("mcp__").replace("k8s", "kubernetes").rpartition("__")
+    return tuple(re.split(r"[^a-z0-9]+", server.lower())), tool_name
 
 
-def _commands(given: Mapping[str, Any]) -> list[str]:
-    """What the arguments say that the program does: usually one text, several in a list of commands."""
-    several = next((given[name] for name in ("commands", "cli_command") if isinstance(given.get(name), list)), None)
+def _commands(arguments: Mapping[str, Any]) -> list[str]:
+    """The subcommands that the arguments name: usually one text; several if an argument is a list of commands."""
+    several = next(
+        (arguments[name] for name in ("commands", "cli_command") if isinstance(arguments.get(name), list)), None
+    )
     if several is not None:
-        return [" ".join(map(str, one)) if isinstance(one, list) else str(one) for one in several]
-    return [" ".join(str(given[name]) for name in _VERBS if isinstance(given.get(name), str))]
+        return [" ".join(map(str, words)) if isinstance(words, list) else str(words) for words in several]
+    return [" ".join(str(arguments[name]) for name in _VERBS if isinstance(arguments.get(name), str))]
 
 
-def _line(program: Sequence[str], verbs: Sequence[str], command: str, given: Mapping[str, Any]) -> str:
+def _line(program: Sequence[str], verbs: Sequence[str], command: str, arguments: Mapping[str, Any]) -> str:
     name = program[0]
     if command.split(maxsplit=1)[:1] == [name]:
         return command
     if program[-1] == "--eval":
-        code = _text(given, "command", "script", "code", "query")
+        code = _text(arguments, "command", "script", "code", "query")
         return shlex.join([*program, code]) if code else ""
     if name == "git":
         verbs, command = _git(verbs, command)
@@ -310,18 +322,19 @@ def _line(program: Sequence[str], verbs: Sequence[str], command: str, given: Map
     elif name == "redis-cli":
         verbs = ["".join(verbs).replace("database", "db")] if verbs and not command else []
     elif name == "kubectl":
-        given = {
-            key: value.lower() if key in _KINDS and isinstance(value, str) else value for key, value in given.items()
+        arguments = {
+            key: value.lower() if key in _KINDS and isinstance(value, str) else value
+            for key, value in arguments.items()
         }
     elif name == "aws":
         command = command.replace("_", "-")
-    return " ".join([*program, *verbs, *filter(None, [command]), *_arguments(given)])
+    return " ".join([*program, *verbs, *filter(None, [command]), *_arguments(arguments)])
 
 
 def _git(verbs: Sequence[str], command: str) -> tuple[list[str], str]:
-    """The subcommand first: `force_push` is `push --force`, `reset` with the mode `hard` is `reset --hard`."""
+    """Puts the subcommand first: `force_push` becomes `push --force`, `reset` with the mode `hard` becomes `reset --hard`."""
     if "working" in verbs:
-        return [], ""  # where the server itself is to work
+        return [], ""  # `git_set_working_dir` sets the server's own directory
     if "discard" in verbs:
         return ["restore", "."], ""
     if verbs[:1] == ["filter"]:
@@ -333,15 +346,15 @@ def _git(verbs: Sequence[str], command: str) -> tuple[list[str], str]:
     return [*rest, *flags], command
 
 
-def _arguments(given: Mapping[str, Any]) -> Iterable[str]:
-    """What the other arguments are in a command line: operands in their order, the others as options."""
+def _arguments(arguments: Mapping[str, Any]) -> Iterable[str]:
+    """The other arguments as words of a command line: operands in their order, then options."""
     for name in _OPERANDS:
-        value = given.get(name)
+        value = arguments.get(name)
         if isinstance(value, str) and value:
             yield value if name in ("args", "arguments", "options", "flags") else shlex.quote(value)
         elif isinstance(value, list):
             yield shlex.join(map(str, value))
-    for name, value in given.items():
+    for name, value in arguments.items():
         option = f"--{name.replace('_', '-')}"
         if name in _VERBS or name in _OPERANDS:
             if value is True:
@@ -352,6 +365,6 @@ def _arguments(given: Mapping[str, Any]) -> Iterable[str]:
             yield f"{option}={shlex.quote(str(value))}"
 
 
-def _text(given: Mapping[str, Any], *names: str) -> str:
-    """The first of these arguments that is a text."""
-    return next((value for name in names if isinstance(value := given.get(name), str)), "")
+def _text(arguments: Mapping[str, Any], *names: str) -> str:
+    """The first of these arguments that is a text; empty if none is."""
+    return next((value for name in names if isinstance(value := arguments.get(name), str)), "")

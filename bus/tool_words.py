@@ -1,4 +1,4 @@
-"""Words by which the names of unknown tools and of their arguments say what a call does, in one spelling."""
+"""Words in the names of unknown tools and of their arguments that say what a call does; all in snake_case."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMMANDS: Final = (
 
 
 SURE: Final = frozenset(COMMANDS[:10])
-"""Arguments that are a command whatever the tool is called; the others are where its name says shell."""
+"""Arguments that are a command for a tool of any name; the others count only if the tool's name says shell."""
 
 
 ARGUMENTS: Final = ("args", "arguments", "argv", "parameters")
@@ -122,7 +122,7 @@ WRAPPERS: Final = (
 
 
 NAME: Final = re.compile(r"[A-Za-z][A-Za-z_-]{1,40}")
-"""Of what is done: `delete`, `drop_table`; a longer text says more."""
+"""The name of an operation, such as `drop_table`; a longer text is not a name."""
 
 
 OPERATIONS: Final = ("operation", "action", "op", "command")
@@ -226,7 +226,7 @@ ON_PATH: Final[Mapping[str, tuple[str, ...]]] = {
     "permissions": ("chmod",),
     "chown": ("chown",),
 }
-"""Words in the names of tools that change a file in another way, and the program that does the same."""
+"""The program that does the same as a tool, by a word in the tool's name; for tools that change a file in other ways."""
 
 
 LANGUAGES: Final[Mapping[str, tuple[str, str]]] = {
@@ -248,7 +248,7 @@ LANGUAGE_NAMES: Final = ("language", "lang", "language_id", "runtime", "kernel",
 
 
 SHELL_LINE: Final = re.compile(r"^[ \t]*(?:!|%(?:sx|system|sh)\s)[ \t]*(.*)$", re.MULTILINE)
-"""Of a notebook's cell, a line for the shell."""
+"""A line of a notebook's cell that a shell runs."""
 
 
 SHELL_CELL: Final = re.compile(r"\A\s*%%?(?:bash|sh|script\s+\S+)[^\n]*\n")
@@ -337,7 +337,7 @@ ASKING_WORDS: Final = frozenset(
         "prometheus",
     ]
 )
-"""Words in the names of tools whose query is a question, and no statement."""
+"""Words in the names of tools whose `query` is a question in prose, and not a statement."""
 
 
 _PART: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
@@ -345,12 +345,12 @@ _PART: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 
 @lru_cache(4096)
 def one_spelling(name: str) -> str:
-    """An argument's name in the one spelling: `filePath` and `file-path` are `file_path`."""
+    """An argument's name in snake_case: `filePath` and `file-path` become `file_path`."""
     return "_".join(part.lower() for part in _PART.findall(name))
 
 
 def texts_in(value: object) -> list[str]:
-    """An argument's texts: itself, or those of a list."""
+    """The texts in an argument: the argument itself, or the texts in its list."""
     if isinstance(value, str):
         return [value]
     return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []

@@ -1,4 +1,4 @@
-"""One vocabulary of tools over all agents: canonical names and input fields, and the way back (X-01).
+"""Translates tool names and input fields between agents' own and canonical ones, in both directions (X-01).
 
 The names themselves are in `tool_names.py`.
 """
@@ -31,8 +31,8 @@ __all__ = [
     "tool_names",
 ]
 
-# One call that may create files as well as change them: a hook on `write` has to see it too.
-_ALSO: Final = {
+# Tools that may create files as well as change them: a hook on `write` has to see their calls too.
+_FURTHER_NAMES: Final = {
     "apply_patch": ("write",),
     "ApplyPatch": ("write",),
     "patch": ("write",),
@@ -44,16 +44,16 @@ _ALSO: Final = {
 _PATCHED: Final = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+?)\s*$", re.MULTILINE)
 _SECTION: Final = re.compile(r"^(?=\*\*\* (?:Add File|Update File|Delete File): )", re.MULTILINE)
 _ON_FILES: Final = frozenset({"read", "write", "edit", "notebook_edit", "delete"})
-_SEVERAL: Final = frozenset({"commands", "requests", "queries"})
-"""Fields of Cline's that hold a list of what others call one by one."""
+_LIST_FIELDS: Final = frozenset({"commands", "requests", "queries"})
+"""Fields of Cline with a list, where other agents make one call for each item."""
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
 
 
 def canonical_tool(source: str, native: str, *, server: str = "") -> str:
-    """The canonical name of an agent's tool; an unknown tool keeps its own.
+    """The canonical name of an agent's tool; an unknown tool keeps its name.
 
-    `server` is the MCP server of the call where the agent says it. Without it Gemini's `mcp_<server>_<tool>` is split
-    at the first underscore of the rest, which is wrong for a server whose name holds one.
+    `server` is the MCP server of the call, if the agent names it. Without it, Gemini's `mcp_<server>_<tool>` is split at
+    the first underscore after `mcp_`, which is wrong if the server's name has an underscore.
     """
     use = _find(source, native)
     if use is not None:
@@ -64,7 +64,8 @@ def canonical_tool(source: str, native: str, *, server: str = "") -> str:
     if server:
         tool = native.removeprefix("MCP:")
         prefixes = (f"mcp_{server}_", f"{server}__", f"{server}_", f"{server}-")
-        found = next((prefix for prefix in prefixes if tool.startswith(prefix)), "")  # one: a tool may repeat it
+        # Only one prefix is removed: the tool's own name may begin with it again.
+        found = next((prefix for prefix in prefixes if tool.startswith(prefix)), "")
         return mcp_tool(server, tool.removeprefix(found))
     if agent in ("gemini", "qwen") and native.startswith("mcp_"):
         name, _, tool = native.removeprefix("mcp_").partition("_")
@@ -73,30 +74,32 @@ def canonical_tool(source: str, native: str, *, server: str = "") -> str:
 
 
 def mcp_tool(server: str, tool: str) -> str:
-    """The canonical name of an MCP server's tool, both named as the server itself does."""
+    """The canonical name of an MCP server's tool; both names are those that the server uses."""
     return f"mcp__{server}__{tool}"
 
 
 def tool_names(tool: str, native: str) -> tuple[str, ...]:
     """All names that a matcher may use for a call, the canonical one first, each once."""
-    return tuple(dict.fromkeys(name for name in (tool, *_ALSO.get(_bare(native), ()), native) if name))
+    return tuple(
+        dict.fromkeys(name for name in (tool, *_FURTHER_NAMES.get(_without_phase(native), ()), native) if name)
+    )
 
 
 def canonical_input(source: str, native: str, input_fields: Mapping[str, Any]) -> dict[str, Any]:
     """The input with its canonical fields beside the agent's own.
 
     The agent's own field wins over a field that only happens to have the canonical name, so a call cannot show a hook
-    one `path` and use another. A command given as an argument list becomes the text of a command, several commands or
-    addresses become lines of one text; a patch shows its files as `paths`, and the first as `path`, also where a shell
-    command calls `apply_patch`. For a tool that no table lists, the name and arguments decide what it does.
+    one `path` and use another. An argument list becomes the text of a command. Several commands or addresses become the
+    lines of one text. The files of a patch become `paths`, and the first one `path`, also if a shell command calls
+    `apply_patch`. For a tool that is in no table, its name and its arguments decide what it does.
     """
     result = dict(input_fields)
-    use, made = _understood(source, native, input_fields)
-    result |= made
-    for name, own in use.fields.items():
-        found = next((field for field in own if field in input_fields), None)
+    use, derived_fields = _resolve_tool(source, native, input_fields)
+    result |= derived_fields
+    for name, native_names in use.fields.items():
+        found = next((field for field in native_names if field in input_fields), None)
         if found is not None:
-            result[name] = _joined(input_fields[found]) if found in _SEVERAL else input_fields[found]
+            result[name] = _joined(input_fields[found]) if found in _LIST_FIELDS else input_fields[found]
     if "commands" in use.fields.get("command", ()) and isinstance(input_fields.get("args"), list):
         result["command"] = shlex.join(map(str, [result.get("command", ""), *input_fields["args"]]))
     if use.tool == "bash" and isinstance(result.get("command"), list):
@@ -118,9 +121,10 @@ def canonical_input(source: str, native: str, input_fields: Mapping[str, Any]) -
 
 
 def single_files(tool: str, input_fields: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
-    """The inputs of a call about several files as those of calls about one each, in order; empty for any other call.
+    """Splits the input of a call about several files into one input for each file, in order; empty for any other call.
 
-    `input_fields` is an event's input, whose `paths` name them; of a patch each has the part that is about its file.
+    `input_fields` is an event's input, whose `paths` name the files. A patch is split too: each input has the sections
+    about its file.
     """
     paths = input_fields.get("paths")
     named = [path for path in paths if isinstance(path, str) and path] if isinstance(paths, list) else []
@@ -134,65 +138,65 @@ def single_files(tool: str, input_fields: Mapping[str, Any]) -> tuple[dict[str, 
     if sections and "\n*** End Patch" in sections[-1]:
         sections[-1] = sections[-1].rpartition("\n*** End Patch")[0]
     spelled = [name for name, value in input_fields.items() if value == patch]
-    made = []
+    inputs = []
     for path in named:
         # A patch in a shell command names its files from the directory that the command went to.
-        own = "".join(
+        about_file = "".join(
             section
             for section in sections
             if any(f"/{path}".endswith(f"/{name}") for name in _PATCHED.findall(section))
         )
-        part = f"*** Begin Patch\n{own.rstrip(chr(10))}\n*** End Patch" if own else patch
-        made.append({**input_fields, **dict.fromkeys(spelled, part), "path": path, "paths": [path]})
-    return tuple(made)
+        part = f"*** Begin Patch\n{about_file.rstrip(chr(10))}\n*** End Patch" if about_file else patch
+        inputs.append({**input_fields, **dict.fromkeys(spelled, part), "path": path, "paths": [path]})
+    return tuple(inputs)
 
 
 def native_input(source: str, native: str, changed: Mapping[str, Any], original: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole input for a rewrite: `original` (the agent's own) with what `changed` differs in, in its own fields.
+    """The whole input after a rewrite, in the agent's own fields: `original` with the changes in `changed`.
 
-    `changed` may use canonical and own names, and may repeat fields that did not change. A field that the vocabulary
-    only derives (`paths`, and `path` of a patch) has no place in the agent and is left out: see `lost_fields`.
+    `changed` may use canonical and native names, and may repeat fields that did not change. A derived field (`paths`, and
+    `path` of a patch) does not exist in the agent's input and is left out: see `lost_fields`.
     """
-    use, made = _understood(source, native, original)
+    use, derived_fields = _resolve_tool(source, native, original)
     result = dict(original)
     shown = canonical_input(source, native, original)
-    derived = _derived(use, original, shown, made)
+    derived = _derived(use, original, shown, derived_fields)
     moved: dict[str, Any] = {}
     for name, value in changed.items():
         if name in derived or (name in shown and shown[name] == value):
             continue
-        own = use.fields.get(name, (name,))
-        field = next((spelling for spelling in own if spelling in original), own[0])
+        native_names = use.fields.get(name, (name,))
+        field = next((spelling for spelling in native_names if spelling in original), native_names[0])
         if field != name:
             moved[field] = value  # a changed canonical field outranks an own field that was merely repeated
         else:
-            result[name] = _like(name, original.get(name), value)
-    return result | {field: _like(field, original.get(field), value) for field, value in moved.items()}
+            result[name] = _in_sent_form(name, original.get(name), value)
+    return result | {field: _in_sent_form(field, original.get(field), value) for field, value in moved.items()}
 
 
 def tool_for(agent: str, canonical: str) -> str:
-    """What an agent calls a canonical tool (the first name in TABLE); its canonical name where it has none."""
-    own = TABLE.get(source_name(agent), {})
-    return next((name for name, use in own.items() if use.tool == canonical), canonical)
+    """The agent's name for a canonical tool (the first in TABLE); the canonical name if the agent has no such tool."""
+    aliases = TABLE.get(source_name(agent), {})
+    return next((name for name, use in aliases.items() if use.tool == canonical), canonical)
 
 
 def input_for(agent: str, tool: str, source: str, native: str, input_fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The input of another agent's call in the fields that `agent` has for its own `tool`.
+    """Translates the input of an agent's call into the fields of another agent, `agent`, for its `tool`.
 
-    `input_fields` is an event's input: canonical fields beside those of `source`, which are left out where the canonical one
-    says the same. Unknown fields stay.
+    `input_fields` is an event's input: canonical fields beside those of `source`. A field of `source` is left out if a
+    canonical field has the same value. Unknown fields stay.
     """
-    use = _understood(source, native, input_fields)[0]
-    spellings = {own for names in use.fields.values() for own in names} - set(use.fields)
+    use = _resolve_tool(source, native, input_fields)[0]
+    spellings = {native_name for names in use.fields.values() for native_name in names} - set(use.fields)
     kept = {name: value for name, value in input_fields.items() if name not in spellings}
     return native_input(agent, tool, kept, {})
 
 
 def lost_fields(source: str, native: str, changed: Mapping[str, Any], original: Mapping[str, Any]) -> tuple[str, ...]:
     """The changed fields that `native_input` cannot express for this tool; a rewrite with any must not be applied."""
-    use, made = _understood(source, native, original)
+    use, derived_fields = _resolve_tool(source, native, original)
     shown = canonical_input(source, native, original)
-    derived = _derived(use, original, shown, made)
+    derived = _derived(use, original, shown, derived_fields)
     others = {name for name, value in changed.items() if name not in shown or shown[name] != value}
     if use.closed:
         derived |= {name for name in others if not {name, *use.fields.get(name, ())} & original.keys()}
@@ -200,31 +204,31 @@ def lost_fields(source: str, native: str, changed: Mapping[str, Any], original: 
 
 
 def _find(source: str, native: str) -> ToolAlias | None:
-    return TABLE.get(source_name(source), {}).get(_bare(native))
+    return TABLE.get(source_name(source), {}).get(_without_phase(native))
 
 
-def _understood(source: str, native: str, input_fields: Mapping[str, Any]) -> tuple[ToolAlias, Mapping[str, Any]]:
-    """What is known of a tool: by the agent's table, else by its name and arguments; and the fields that are made."""
+def _resolve_tool(source: str, native: str, input_fields: Mapping[str, Any]) -> tuple[ToolAlias, Mapping[str, Any]]:
+    """The tool's alias, from the agent's table or else inferred from its name and arguments, and its derived fields."""
     known = _find(source, native)
     if known is not None:
         return known, {}
     if native in CANONICAL:
         return ToolAlias(native, {}), {}
     inferred: Inferred = infer(native, input_fields)
-    return inferred.use, inferred.made
+    return inferred.use, inferred.derived_fields
 
 
-def _bare(native: str) -> str:
-    """Windsurf's events name the tool with the moment in front."""
+def _without_phase(native: str) -> str:
+    """The tool's name without `pre_` or `post_`, which Windsurf's events put before it."""
     return native.removeprefix("pre_").removeprefix("post_")
 
 
 def _derived(
-    use: ToolAlias, original: Mapping[str, Any], shown: Mapping[str, Any], made: Mapping[str, Any]
+    use: ToolAlias, original: Mapping[str, Any], shown: Mapping[str, Any], derived_fields: Mapping[str, Any]
 ) -> frozenset[str]:
-    """The canonical fields that are worked out and have no place in the agent's own input."""
-    if made:
-        return frozenset(made)
+    """The canonical fields that are computed and do not exist in the agent's own input."""
+    if derived_fields:
+        return frozenset(derived_fields)
     if use.tool == "bash" and "paths" in shown and "paths" not in original:
         return frozenset({"path", "paths", "patch"}) - original.keys()
     if not use.fields:
@@ -235,12 +239,12 @@ def _derived(
         return frozenset({"url"})
     if "args" in original or any(isinstance(item, dict) for item in _items(original.get("commands"))):
         return frozenset({"command"})
-    own = next((field for field in use.fields.get("path", ()) if field in original), "")
-    return frozenset({"path", "paths"}) if isinstance(original.get(own), list) else frozenset()
+    sent = next((field for field in use.fields.get("path", ()) if field in original), "")
+    return frozenset({"path", "paths"}) if isinstance(original.get(sent), list) else frozenset()
 
 
 def _command_text(argv: list[Any]) -> str:
-    """The command of an argument list: the script where it is `bash -lc <script>`, else the quoted words."""
+    """The command line of an argument list: the script of `bash -lc <script>`, else the words, quoted."""
     words = [str(word) for word in argv]
     if len(words) == 3 and words[0].rpartition("/")[2] in _SHELLS and words[1].startswith("-") and "c" in words[1]:
         return words[2]
@@ -248,7 +252,7 @@ def _command_text(argv: list[Any]) -> str:
 
 
 def _joined(value: object) -> str:
-    """Several commands, addresses or patterns as one text, a line each: a guard has to see all of them."""
+    """Joins several commands, addresses or patterns, one a line, so that a guard sees all of them."""
     lines = []
     for item in _items(value):
         if not isinstance(item, dict):
@@ -264,9 +268,9 @@ def _items(value: object) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _like(field: str, before: object, value: object) -> object:
-    """A changed command text in the form that the agent sent: an argument list stays one."""
-    if field in _SEVERAL:
+def _in_sent_form(field: str, before: object, value: object) -> object:
+    """A changed value in the form that the agent sent: if it sent an argument list, the text becomes one again."""
+    if field in _LIST_FIELDS:
         return value if isinstance(before, str) or not isinstance(value, str) else [value]
     if not (isinstance(before, list) and isinstance(value, str)):
         return value

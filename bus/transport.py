@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bus.errors import FleethookError, NoEvaluator, RequestTimeout, Unreachable
-from bus.event_folder import NOT_SAID, EventFolder, folder_fields
+from bus.event_folder import UNKNOWN_FOLDER, EventFolder, folder_fields
 from bus.events import Event
 from bus.ids import event_id, reply_token
 from bus.verdicts import Policy
@@ -39,7 +39,7 @@ class Transport:
     """The sender's side of one fleet's streams, with a spool for events while Redis is away."""
 
     def __init__(self, connections: Connections, keys: Keys, spool: Path | None = None, *, drains: bool = True) -> None:
-        """With `drains`, a publish sends what is spooled first; a process with a drainer of its own needs that not."""
+        """With `drains`, a publish first sends the spooled events; a process with its own drainer switches that off."""
         self.connections, self.keys = connections, keys
         self.spool, self._drains = spool, drains
         self.kept = 0
@@ -93,7 +93,7 @@ class Transport:
                 )
             checked(reply, "reporting a fallback")
         except FleethookError:
-            # The whole request, because we cannot know whether Redis has it; its id makes it count once.
+            # Keep the whole request, because we cannot know whether Redis has it; its id makes it count once.
             with contextlib.suppress(Unreachable):  # a full spool counts what it loses
                 self._keep([entry], "fallback", reason)
 
@@ -183,7 +183,7 @@ class Transport:
         return None
 
 
-def event_entry(event: Event, folder: EventFolder = NOT_SAID, policy: Policy = "allow") -> Fields:
+def event_entry(event: Event, folder: EventFolder = UNKNOWN_FOLDER, policy: Policy = "allow") -> Fields:
     """The fields of a canonical event; `folder` is its folder where its machine knows it."""
     entry: Fields = (
         "id",

@@ -18,7 +18,7 @@ import msgspec
 
 from bus.config.files import Source, stamp
 from bus.errors import ConfigError, DecodeError, FleethookError
-from bus.event_folder import NOT_SAID, EventFolder, lies_in
+from bus.event_folder import UNKNOWN_FOLDER, EventFolder, is_within
 from bus.events import Event
 from bus.hooks import NATIVE, Hook, Layer
 from bus.hooksets.files_in_force import file_in_force
@@ -106,7 +106,7 @@ class HostHooks:
         """The failure policies that the hooks declare, sorted."""
         return tuple(sorted({group.on_failure for group in self.groups if group.on_failure is not None}))
 
-    def fitting(self, event: Event, folder: EventFolder = NOT_SAID) -> list[Hook]:
+    def fitting(self, event: Event, folder: EventFolder = UNKNOWN_FOLDER) -> list[Hook]:
         """One hook for each group that fits: the user's first, then those of the event's project.
 
         `folder` is the folder in which the event's hook command ran. If the event names another folder, the projects of
@@ -114,7 +114,7 @@ class HostHooks:
         """
         return [hook for hook_set in self._around(event, folder) for hook in hook_set.blocking(event)]
 
-    def has_background(self, event: Event, verdict: Verdict | None, folder: EventFolder = NOT_SAID) -> bool:
+    def has_background(self, event: Event, verdict: Verdict | None, folder: EventFolder = UNKNOWN_FOLDER) -> bool:
         """Whether a hook that fits would run in the background. Evaluating its condition may take long."""
         return any(hook_set.background(event, verdict) for hook_set in self._around(event, folder))
 
@@ -126,8 +126,8 @@ class HostHooks:
 
     def _project(self, path: str, repository: str) -> str:
         """The nearest recorded project around `path`; empty if `path` is in a repository nested in that project."""
-        nearest = max((project for project in self._sets if lies_in(path, project)), key=len, default="")
-        apart = nearest != repository and lies_in(path, repository) and lies_in(repository, nearest)
+        nearest = max((project for project in self._sets if is_within(path, project)), key=len, default="")
+        apart = nearest != repository and is_within(path, repository) and is_within(repository, nearest)
         return "" if apart else nearest
 
 

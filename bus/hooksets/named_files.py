@@ -56,7 +56,7 @@ def named_files(hook: Hook, folder: str) -> Iterator[str]:
     A folder that it names counts as such a place too, as in `cd tools && ./check.sh`.
     """
     root = _root(hook.origin.rpartition(":")[0])
-    inside = (folder,) if root == folder or lies_in(root, folder) else (folder, root)
+    inside = (folder,) if root == folder or is_below(root, folder) else (folder, root)
     # `$CLAUDE_PROJECT_DIR/check.sh`, `$(git rev-parse --show-toplevel)/check.sh`: what a path in a project's hook begins
     # with is, as a rule, the project.
     words = [
@@ -64,7 +64,7 @@ def named_files(hook: Hook, folder: str) -> Iterator[str]:
     ]
     bases = dict.fromkeys((folder, os.path.join(folder, hook.working_dir), root))
     named = [*_from(words, (*bases, *filter(os.path.isdir, _from(words, bases)))), *_run_by(hook, bases, folder)]
-    own = [full for full in dict.fromkeys(named) if any(lies_in(full, folder) for folder in inside)]
+    own = [full for full in dict.fromkeys(named) if any(is_below(full, folder) for folder in inside)]
     yield from own
     from bus.hookfiles.script_loads import closure  # with the shell reader, which reading settings does not need
 
@@ -138,7 +138,7 @@ def files_from(hook: Hook, directory: str) -> Iterator[str]:
     folders = [name for name in _from(words, (directory,)) if os.path.isdir(name)]
     yield from filter(os.path.isfile, _from(words, (directory, *folders)))
     for name in _run_by(hook, (directory,), directory):
-        if lies_in(name, directory):
+        if is_below(name, directory):
             yield from matched_files(name)
 
 
@@ -165,7 +165,7 @@ def _root(file: str) -> str:
     return str(next((parent for parent in (folder, *folder.parents[:2]) if (parent / _MANIFEST).is_file()), folder))
 
 
-def lies_in(path: str, folder: str) -> bool:
+def is_below(path: str, folder: str) -> bool:
     """Whether a path is below a folder."""
     return path.startswith(folder.rstrip("/") + "/")
 

@@ -20,7 +20,7 @@ from bus.config.files import known_text, note_text, read_file
 from bus.config.hook_file_value import HookFile, from_document, to_document
 from bus.errors import ConfigError
 from bus.hooks import Hook, Layer
-from bus.hooksets.named_files import lies_in, named_files
+from bus.hooksets.named_files import is_below, named_files
 from bus.hooksets.pins import script_digest
 
 _FOLDER: Final = ".fleethook-accepted"
@@ -37,7 +37,7 @@ def content_digest(place: Path, names: Iterable[str] = ()) -> str:
     root = os.path.realpath(place)
     texts = {}
     for name in sorted({os.path.realpath(name) for name in names if os.path.isfile(name)}):
-        if not lies_in(name, root):
+        if not is_below(name, root):
             raise _needs_other_file(name, "which is outside of the folder")
         texts[os.path.relpath(name, root)] = _text_digest(Path(name))
     return hashlib.sha256(json.dumps(texts, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()

@@ -25,7 +25,7 @@ import msgspec
 
 from bus.config.documents import Source, Stamp, loads, read_file, stamp
 from bus.errors import ConfigError
-from bus.hooksets.named_files import lies_in, matched_files, named_files
+from bus.hooksets.named_files import is_below, matched_files, named_files
 from bus.system.directories import config_file, make_private
 from bus.system.locks import write_private
 
@@ -178,7 +178,7 @@ def covered_files(path: Path) -> list[str]:
     found = _found_in(path)
     folder = os.path.realpath(path.parent)
     files = {*found.read, *(file for name in found.named for file in matched_files(name))}
-    return sorted(os.path.relpath(name, folder) if lies_in(name, folder) else name for name in files)
+    return sorted(os.path.relpath(name, folder) if is_below(name, folder) else name for name in files)
 
 
 def imported_files(path: Path) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from bus.agents.generic import DIALECT
 from bus.errors import FleethookError
-from bus.event_folder import NOT_SAID, EventFolder, event_folder
+from bus.event_folder import UNKNOWN_FOLDER, EventFolder, event_folder
 from bus.events import Event
 from bus.ids import event_id, host_name
 from bus.transport import Fields, Transport, event_entry
@@ -67,7 +67,7 @@ def _placed(event: Event) -> Event:
 
 
 def _folder(event: Event) -> EventFolder:
-    return event_folder(event.cwd) if event.host == host_name() else NOT_SAID
+    return event_folder(event.cwd) if event.host == host_name() else UNKNOWN_FOLDER
 
 
 def _entry(event: Event) -> Fields:
