@@ -118,7 +118,10 @@ def _plain(source: bytes) -> bytes:
 
 
 _JOINED_WORD: Final = re.compile(r"(?<=[^\s\\])\\\n(?=[^\s#])")
-_SHORT_LOOP: Final = re.compile(r"\bfor(?:each)?\s+(\w+)\s+\(([^()]*)\)\s*(?:\{([^{}]*)\}|([^\n;{}]+))")
+_SHORT_LOOP: Final = re.compile(
+    r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.|\bfor(?:each)?\s+(\w+)\s+\(([^()]*)\)\s*(?:\{([^{}]*)\}|([^\n;{}]+))""", re.DOTALL
+)
+"""A short loop of zsh, or a quoted part, which is passed over: a script in it is read on its own."""
 
 
 def as_bash(text: str) -> str:
@@ -126,8 +129,13 @@ def as_bash(text: str) -> str:
     if "\\\n" in text:
         text = _JOINED_WORD.sub("", text)
     if " (" in text and "for" in text:
-        text = _SHORT_LOOP.sub(r"for \1 in \2; do \3\4; done", text)
+        text = _SHORT_LOOP.sub(_long_loop, text)
     return text
+
+
+def _long_loop(match: re.Match[str]) -> str:
+    name, values, group, command = match.groups()
+    return f"for {name} in {values}; do {group or command}; done" if name else match[0]
 
 
 def _plainer(source: bytes) -> bytes:
