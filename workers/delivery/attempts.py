@@ -61,7 +61,7 @@ class ClaimedDelivery(NamedTuple):
     entry: StreamEntry
     id: str
     body: bytes
-    """Its event as `deliveries.pack_fields` keeps it."""
+    """Its event in the form of `deliveries.pack_fields`."""
     target: str
     timeout: float
     event: str
@@ -94,7 +94,7 @@ class WebhookRequest(NamedTuple):
     """One POST to an endpoint."""
 
     id: str
-    """Of the delivery or the batch; its `webhook-id` is made of it."""
+    """The id of the delivery or batch; the `webhook-id` is derived from it."""
     body: bytes
     replay_of: str = ""
     """The event's id if this is a replay."""
@@ -113,7 +113,7 @@ class Attempts:
     async def make(self, claimed: ClaimedDelivery, clients: ClientPool, before: Before) -> AttemptResult:
         """Make one attempt of a delivery.
 
-        `before` is awaited right before the command starts or the first byte is sent; what it raises is raised. Raises
+        `before` is awaited right before the command starts or the first byte is sent; its errors end the attempt. Raises
         Unreachable if Redis is away, MissingKey if a secret is sealed with a key that this machine does not have yet.
         """
         try:
@@ -184,9 +184,9 @@ class Attempts:
         return WebhookRequest(batch_id([claimed.id, *(member.id for member in claimed.members)]), body, is_batch=True)
 
     def settle(self, claimed: ClaimedDelivery, result: AttemptResult, milliseconds: float) -> Settlement:
-        """What to write of an attempt that took so long: delivered, due later with its delay, or dead.
+        """The settlement of an attempt: delivered, due again after a delay, or dead; `milliseconds` is how long it took.
 
-        It also counts the attempt for the breaker of its target.
+        Also counts the attempt for the breaker of its target.
         """
         reason = redact_text(result.reason) if result.reason else ""
         delay = next_delay(result, claimed.tries + 1) if result.outcome == "retry" else None
@@ -217,9 +217,9 @@ class Attempts:
         return _settlement(claimed, outcome, delay_ms, reason, record, signal)
 
     def _count_for_breaker(self, target: str, result: AttemptResult) -> str:
-        """The endpoint signal as settle.lua takes it: `open` instead of `failed` if the breaker is to open now.
+        """Count the attempt for the breaker. Returns the endpoint signal for settle.lua: `open` if the breaker opens now.
 
-        The receiver's Retry-After follows in milliseconds.
+        The receiver's Retry-After follows the signal, in milliseconds.
         """
         if result.endpoint_signal == "failed":
             word = "open" if self._failures.add_failure(target) else "failed"
@@ -230,7 +230,7 @@ class Attempts:
 
 
 def wait_for_key(claimed: ClaimedDelivery, reason: str, wait_ms: int) -> Settlement:
-    """Have a delivery tried again later without counting an attempt: a secret's key is missing here."""
+    """The settlement that retries a delivery later and counts no attempt, because a secret's key is missing here."""
     return _settlement(claimed, "wait", wait_ms, reason, b"", "")
 
 
@@ -264,7 +264,7 @@ def _endpoint_of(hook: Hook) -> Endpoint:
 
 
 def _read_evidence(endpoint: Endpoint, request: WebhookRequest, reply: Reply) -> Evidence:
-    """What the log keeps of a POST: the response, and with Gobby's `log_deliveries` the request too, or neither."""
+    """What the log keeps of a POST: the response; also the request if Gobby's `log_deliveries` is true; nothing if false."""
     logs = endpoint.own.get("log_deliveries")
     head, output = response_text(reply) if logs is not False else ("", "")
     return Evidence(reply.status, output, head, reply.phases, beginning(request.body) if logs else "")

@@ -1,4 +1,4 @@
-"""Several deliveries in one request with one webhook-id: they are delivered together, or tried again together."""
+"""Several deliveries in one request with one webhook-id: they succeed together, or are retried together."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from workers.delivery.formats import MOST_BODY
 
 
 def batch_body(name: Format, full: Sequence[bytes], thin: Callable[[], Sequence[bytes]]) -> bytes:
-    """One body that holds the bodies of its deliveries; the thin ones if it would be too large.
+    """The body of a batch: the bodies of its deliveries, or their thin bodies if it would be too large.
 
-    `{"type": "batch", "events": […]}`, and for CloudEvents the list alone (its JSON batch format, 1.0.2).
+    It is `{"type": "batch", "events": […]}`, and for CloudEvents only the list (its JSON batch format, 1.0.2).
     """
     raw = _joined(name, full)
     return raw if len(raw) <= MOST_BODY else _joined(name, thin())
 
 
 def batch_id(deliveries: Sequence[str]) -> str:
-    """The id of a batch, used like the id of a delivery: the same deliveries have the same one at every retry."""
+    """The id of a batch, used like the id of a delivery: it is the same at every retry of the same deliveries."""
     return f"b{sha256(' '.join(deliveries).encode()).hexdigest()[:32]}"
 
 

@@ -1,6 +1,6 @@
-"""When a circuit breaker opens.
+"""Counts failures of targets, and decides when a circuit breaker opens.
 
-Each process counts the failures that it sees. The fleet shares the open breaker (`breaker:<target>`): as long as it is
+Each process counts the failures that it sees. An open breaker is shared by the fleet (`breaker:<target>`): while it is
 open, one probe an interval is sent, and all other deliveries of its target wait parked (take.lua, settle.lua).
 """
 
@@ -16,14 +16,14 @@ CONSECUTIVE: Final = 5
 WINDOW: Final = 20
 WINDOW_SECONDS: Final = 60.0
 SHARE: Final = 0.5
-"""This share of failures in the last `WINDOW` attempts opens it, too, if all of them were made within `WINDOW_SECONDS`."""
+"""It also opens if this share of the last `WINDOW` attempts failed, all of them within `WINDOW_SECONDS`."""
 
 LEAST_FAILURES: Final = 10
 """An endpoint that only fails is disabled after at least this many failures, however long ago the first was."""
 
 
 class BreakerLimits(NamedTuple):
-    """When probes are sent and endpoints are disabled; in seconds."""
+    """When probes are sent and when endpoints are disabled, in seconds."""
 
     first_probe: float = 5.0
     """From the opening of a breaker to its first probe; each probe that fails doubles the interval."""
@@ -33,18 +33,18 @@ class BreakerLimits(NamedTuple):
 
     @property
     def args(self) -> tuple[int, ...]:
-        """As settle.lua takes them: the times in milliseconds, and the least number of failures."""
+        """The arguments of settle.lua: the times in milliseconds, and the least number of failures."""
         return (*(int(seconds * 1000) for seconds in self), LEAST_FAILURES)
 
 
 class FailureCounts:
-    """The last attempts of each target that fails, as one process has seen them."""
+    """The last attempts of each failing target that this process made."""
 
     def __init__(self) -> None:
         self._seen: dict[str, deque[tuple[float, bool]]] = {}
 
     def add_failure(self, target: str) -> bool:
-        """Count a failure; True if the target's breaker is to open now, and then the count starts again at zero."""
+        """Count a failure. Returns True if the target's breaker opens now; its count then restarts at zero."""
         seen = self._seen.setdefault(target, deque(maxlen=WINDOW))
         now = time.monotonic()
         seen.append((now, True))
@@ -57,7 +57,7 @@ class FailureCounts:
         return opens
 
     def add_answer(self, target: str) -> None:
-        """Count an answer."""
+        """Count an attempt that was answered."""
         seen = self._seen.get(target)
         if seen is not None:
             seen.append((time.monotonic(), False))
@@ -65,12 +65,12 @@ class FailureCounts:
                 del self._seen[target]
 
     def forget(self, target: str) -> None:
-        """Start the count of a target again at zero, since its breaker is open."""
+        """Reset the count of a target whose breaker is open."""
         self._seen.pop(target, None)
 
 
 def change_text(target: str, change: str, reason: str) -> str:
-    """A change that settle.lua reports (opened, closed, disabled, failing:<percent>) as a person reads it in the log."""
+    """The log message for a change that settle.lua reports (opened, closed, disabled, failing:<percent>)."""
     if change == "closed":
         return f"{target} answers again: its breaker is closed, and its waiting deliveries are sent"
     if change == "opened":

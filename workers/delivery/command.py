@@ -1,4 +1,4 @@
-"""One attempt of a background command hook: the command's run, and its result."""
+"""One attempt of a background command hook: runs the command and reads its result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from workers.delivery.results import AttemptResult, Evidence, Undeliverable
 
 
 class CommandResult(NamedTuple):
-    """The result of a command's run, and the text that the command has for the model of its session."""
+    """The result of a command's run; `later` is the text that it wants to add to its session's context."""
 
     attempt: AttemptResult
     later: str = ""

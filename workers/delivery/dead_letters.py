@@ -1,4 +1,4 @@
-"""Dead letters: deliveries given up, and entries that could not be read; list, retry, drop and expire them."""
+"""Dead letters, which are deliveries given up and entries that could not be read: list, retry, drop and expire them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def poison_call(keys: Keys, entry: StreamEntry, reason: str, *, acknowledge: str) -> ScriptCall:
-    """The script call that makes a poison entry a dead letter, and acknowledges it for the group `acknowledge`, if given."""
+    """The script call that makes a poison entry a dead letter, and acknowledges it for the group `acknowledge` unless empty."""
     short = entry.stream.rpartition(":")[2]
     name = f"{short}-{entry.id}"
     fields = _letter(entry, short, reason)
@@ -55,14 +55,14 @@ def poison_call(keys: Keys, entry: StreamEntry, reason: str, *, acknowledge: str
 
 
 def overdue_call(
-    keys: Keys, entry: StreamEntry, event: StreamEntry, about: Mapping[str, str], reason: str, group: str
+    keys: Keys, entry: StreamEntry, event: StreamEntry, more_fields: Mapping[str, str], reason: str, group: str
 ) -> ScriptCall:
-    """The script call that gives up an event that was kept for a host; `entry` is its entry in that host's stream.
+    """The script call that makes an event kept for a host a dead letter; `entry` is its entry in that host's stream.
 
-    `about` holds further fields of the dead letter.
+    `more_fields` are added to the dead letter's fields.
     """
-    name = f"kept-{event.id}"  # no host's name: one with a dot would look like a delivery's
-    fields = [*_letter(event, "events", reason), *(part for pair in about.items() for part in pair)]
+    name = f"kept-{event.id}"  # without the host's name: with a dot in it, this would look like a delivery's id
+    fields = [*_letter(event, "events", reason), *(part for pair in more_fields.items() for part in pair)]
     now = int(time.time() * 1000)
     return ScriptCall(
         "overdue",
@@ -75,7 +75,7 @@ def _letter(entry: StreamEntry, stream: str, reason: str) -> list[str | bytes | 
     """The fields of a poison entry's dead letter."""
     body = entry.fields.get(b"body", b"")
     # Redacted before it is kept, since a dead letter outlives the retention of the streams. Twice the length is redacted,
-    # so that a secret at the cut is seen whole.
+    # so that a secret at the cut is recognised.
     shown = redact_text(body[: 2 * CUT_BYTES].decode("utf-8", "replace"))[:CUT_BYTES]
     return [
         "kind",
@@ -104,7 +104,7 @@ async def dead_letters(
     *,
     most: int = 100,
 ) -> list[DeadLetter]:
-    """The dead letters that pass a filter, newest first, at most so many."""
+    """At most `most` dead letters that pass a filter, newest first."""
     fits, found = letter_test(wanted), list[DeadLetter]()
     async for letter in _all(connections, keys, wanted.since, wanted.until):
         if fits(letter):
@@ -166,7 +166,7 @@ async def redrive(
 ) -> int:
     """Send dead deliveries to the carriers again; returns how many. Poison entries are skipped.
 
-    `before` (ms) skips those that died at that time or later; `counted_by` is the key of a maintenance job that counts each.
+    `before` (ms) skips those that died at that time or later; `counted_by` is the key of a maintenance job that counts them.
     """
     now, more = int(time.time() * 1000), (counted_by,) if counted_by else ()
     calls = [

@@ -1,4 +1,4 @@
-"""Deliveries: which ones an event makes, how they are written, listed and retried."""
+"""Deliveries: plans those of an event, writes, lists and retries them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ONE_BY_ONE: Final = frozenset({"pigo"})
 
 KEPT_ATTEMPTS: Final = 50
 _MOST_NAME: Final = 256
-"""Characters of an event's type, tool and session that its deliveries keep, since an agent may send any length."""
+"""How many characters of an event's type, tool and session its deliveries keep; an agent may send any length."""
 _PAGE: Final = 200
 
 
@@ -57,7 +57,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     head: str = ""
     """The response's status line and headers, redacted; together with `output` at most 4 KiB."""
     phases: Phases | None = None
-    """Where the time went; None for a command."""
+    """The time of each phase of the request; None for a command."""
     sent: str = ""
     """The beginning of the body that was sent, redacted; only if Gobby's `log_deliveries` asks for it (G-10)."""
     next: int = 0
@@ -78,7 +78,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     created: int
     updated: int
     type: str = ""
-    """The event's type, and below its tool and session."""
+    """The type, tool and session of its event."""
     tool: str = ""
     session: str = ""
     due: int = 0
@@ -110,14 +110,14 @@ class NewDelivery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def plan_deliveries(event: Event, verdict: Verdict | None, in_force: HookSet, keys: Keys) -> list[NewDelivery]:
-    """As `deliveries_of`, but on a thread if it may take long, so that the event loop goes on."""
+    """`deliveries_of`, on a thread if it may take long, so that it does not block the event loop."""
     if in_force.is_costly(event):
         return await asyncio.to_thread(deliveries_of, event, verdict, in_force, keys)
     return deliveries_of(event, verdict, in_force, keys)
 
 
 def deliveries_of(event: Event, verdict: Verdict | None, in_force: HookSet, keys: Keys) -> list[NewDelivery]:
-    """The deliveries that an event makes: to the endpoints that match it, and to the hooks that run in the background."""
+    """The deliveries that an event makes: for the endpoints that match it, and for the background hooks that match it."""
     result = [_for_endpoint(event, endpoint, keys) for endpoint in in_force.targets(event, verdict)]
     result += [
         _for_hook(event, hook, keys, position) for position, hook in enumerate(in_force.background(event, verdict))
@@ -192,11 +192,11 @@ def dispatch_call(
 ) -> ScriptCall:
     """The script call that acknowledges an event and writes its deliveries.
 
-    `host` is the stream of the event's own host, which dispatches it to its own hooks; `-` if this is that host.
+    `host` is the stream of the event's host, which dispatches it to the hooks that only it has; `-` on that host itself.
     """
     name = event.id if event is not None else entry.id
-    known = ("", "", "") if event is None else (event.type, event.tool, event.session)
-    about = [text[:_MOST_NAME].encode("utf-8", "replace") for text in known]
+    texts = ("", "", "") if event is None else (event.type, event.tool, event.session)
+    kept_texts = [text[:_MOST_NAME].encode("utf-8", "replace") for text in texts]
     flat_args = [
         part
         for new in deliveries
@@ -226,7 +226,7 @@ def dispatch_call(
             event.parent if event else "",
             host,
             HOST_EVENTS_MS,
-            *about,
+            *kept_texts,
             *flat_args,
         ),
     )
@@ -239,7 +239,7 @@ async def deliveries(
     *,
     most: int = 100,
 ) -> list[Delivery]:
-    """The deliveries that pass a filter, newest first, at most so many."""
+    """At most `most` deliveries that pass a filter, newest first."""
     fits, found = delivery_test(wanted), list[Delivery]()
     start = 0
     while len(found) < most:
@@ -282,7 +282,7 @@ async def delivery(connections: Connections, keys: Keys, name: str) -> Delivery:
 async def retry(
     connections: Connections, keys: Keys, ids: Sequence[str], *, before: int = 0, counted_by: str = ""
 ) -> int:
-    """Try deliveries now that are due later, parked or dead; returns how many.
+    """Make deliveries due now that are due later, parked or dead; returns how many.
 
     `before` (ms) skips those that changed at that time or later; `counted_by` is the key of a maintenance job that counts
     each.
@@ -296,7 +296,7 @@ async def retry(
 
 
 async def waits_for(connections: Connections, keys: Keys, name: str) -> str:
-    """Which delivery a parked one waits for, in its session's order or in its batch; empty if it waits for none."""
+    """Which delivery a parked delivery waits for, as the end of a sentence; empty if it waits for none."""
     asked = ("HMGET", keys("delivery", name), "target", "line", "batch", "head", "members")
     with connections.lease() as connection:
         (reply,) = await connection.exchange([asked])
@@ -361,7 +361,7 @@ def now_ms() -> int:
 
 
 def pack_fields(entry: StreamEntry) -> bytes:
-    """The fields of an event's entry, and its id, as they are kept for its deliveries."""
+    """The fields and the id of an event's entry, packed to be kept for its deliveries."""
     return pack([part for pair in {**entry.fields, b"entry": entry.id.encode()}.items() for part in pair])
 
 

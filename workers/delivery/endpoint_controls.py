@@ -1,8 +1,8 @@
 """Pause, resume, disable and enable an endpoint.
 
-Paused: its deliveries wait parked until `resume`. Disabled (by a person, by the receiver's 410, or after days of nothing
-but failures): the deliveries that wait become dead letters with that reason, and later events make none; `enable` forgets
-the failures and says what can be recovered. A `target` is what `deliveries.endpoint_target` returns.
+The deliveries of a paused endpoint are parked until `resume`. A person, the receiver's 410 or days without a success
+disable an endpoint: its waiting deliveries become dead letters with that reason, and later events make no deliveries.
+`enable` resets the failures and returns what can be recovered. `deliveries.endpoint_target` returns an endpoint's `target`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _PAGE: Final = 500
 
 
 class Enabled(msgspec.Struct, frozen=True, kw_only=True):
-    """What an endpoint missed while it was disabled, and how much of it was tried again at once."""
+    """What an endpoint missed while it was disabled, and how many of its dead letters are retried now."""
 
     since: int
-    """Since when it was disabled, in milliseconds since 1970: `replay --since` sends what it missed."""
+    """When it was disabled, in milliseconds since 1970; `replay --since` with this time sends what it missed."""
     missed: int
     dead: int
-    """Its dead letters of that time, which can be tried again."""
+    """Its dead letters of that time, which can be retried."""
     recovered: int = 0
 
 
@@ -57,7 +57,7 @@ async def disable(connections: Connections, keys: Keys, target: str, *, reason: 
 
 
 async def enable(connections: Connections, keys: Keys, target: str, *, recover: bool = False) -> Enabled:
-    """Send to a disabled endpoint again, and forget its failures; `recover` also tries its dead letters of that time.
+    """Send to a disabled endpoint again, and reset its failures; `recover` also retries its dead letters of that time.
 
     Raises NotHalted if it is not disabled.
     """
@@ -73,7 +73,7 @@ async def enable(connections: Connections, keys: Keys, target: str, *, recover: 
 async def forget(connections: Connections, keys: Keys, target: str) -> None:
     """Delete the health of an endpoint that was removed; the deliveries that wait for it become dead letters.
 
-    Call this when the workers know that it is gone: before that, they would send it what waits.
+    Call this after the workers have read the hook set without it. Before that, they would send it the waiting deliveries.
     """
     was = await _halt(connections, keys, target, "paused", "taken out", "")
     await _resume(connections, keys, target, was or "paused", "forgotten")

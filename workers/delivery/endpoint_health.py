@@ -1,6 +1,6 @@
-"""The health of endpoints: paused, disabled, breaker open, or doing nothing but fail.
+"""The health of endpoints: active, paused, disabled, breaker open, or only failing.
 
-A `target` is what `deliveries.endpoint_target` returns. Times are in milliseconds since 1970 by the server's clock.
+`deliveries.endpoint_target` returns an endpoint's `target`. Times are in milliseconds since 1970 by the server's clock.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from bus.wire.keys import Keys
 from bus.wire.streams import checked, flat
 
 Standing = Literal["active", "open", "paused", "disabled"]
-"""`open`: its breaker is open, so only probes go out."""
+"""`open`: its breaker is open, so only probes are sent."""
 
 Circuit = Literal["closed", "open", "half-open"]
 """`half-open`: a probe is under way."""
 
 HEALTH_KEYS: Final = ("breaker", "halted", "failing")
-"""The keys of endpoints that are not healthy, or not enabled. A healthy one has none of them."""
+"""An endpoint has one of these keys only if it is not healthy, or not enabled."""
 
 _GLOB: Final = "".join(f"[{''.join(sorted(set(letters)))}]" for letters in zip(*HEALTH_KEYS, strict=False)) + "*"
-"""One scan finds the three kinds of keys; what else fits this pattern is left out afterwards."""
+"""One scan finds the three kinds of keys; other keys that match this pattern are skipped."""
 
 _SCAN_ROUNDS: Final = 400
 _SCAN_COUNT: Final = 5_000
@@ -74,7 +74,7 @@ class EndpointHealth(msgspec.Struct, frozen=True, kw_only=True):
     at: int = 0
     """Since when it is paused, disabled or open; 0 for an active one."""
     missed: int = 0
-    """Events of the time in which it was disabled: it got no deliveries of them."""
+    """How many events made no delivery to it while it was disabled."""
     parked: int = 0
     """Deliveries that wait: it is paused, over its cap or rate, or its breaker is open."""
     breaker: Breaker | None = None
@@ -109,7 +109,7 @@ class EndpointHealth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def health_record(health: EndpointHealth) -> dict[str, Any]:
-    """The health of an endpoint as `status --json` gives it, with 0 and "" for what it does not have."""
+    """The health of an endpoint for `status --json`; a field that does not apply is 0 or empty."""
     failing = health.failing or Failing(since=0, last=0, count=0)
     return {
         "endpoint": health.endpoint,
@@ -131,7 +131,7 @@ def health_record(health: EndpointHealth) -> dict[str, Any]:
 async def list_health(connections: Connections, keys: Keys, known: Iterable[str]) -> list[EndpointHealth]:
     """The health of the targets in `known`, and of all other hosts' endpoints that are not healthy, by target.
 
-    `known` holds every endpoint of the fleet's hook set: any other one of the fleet has been removed from it.
+    `known` holds every endpoint of the fleet's hook set; other endpoints of the fleet have been removed and are left out.
     """
     others = {target for target in await _scan_targets(connections, keys) if "@" in target}
     targets = sorted({*known, *others})

@@ -45,7 +45,7 @@ class DecodedEvent:
 
 
 class EventCache:
-    """The events that were decoded last, within a number of events and of bytes."""
+    """The events that were decoded last, limited in number and in bytes."""
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
@@ -55,7 +55,7 @@ class EventCache:
     def decode(self, event: str, body: bytes, stream: str) -> DecodedEvent:
         """The event of this id, decoded from its kept body unless it is cached.
 
-        `stream` names where the delivery was read. Raises Undeliverable if the body cannot be read.
+        `stream` is the stream of the delivery. Raises Undeliverable if the body cannot be read.
         """
         known = self._events.get(event)
         if known is None:

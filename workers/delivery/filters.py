@@ -14,14 +14,14 @@ from bus.matching.patterns import Index
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Conditions that must all hold; an empty field is no condition. Maintenance jobs keep it as JSON."""
+    """Conditions that must all hold; an empty field is no condition. A maintenance job stores its filter as JSON."""
 
     types: tuple[str, ...] = ()
     """Patterns of event types, as in a hook's `on`; one of them must fit."""
     session: str = ""
     """The session's id, or its beginning."""
     since: int = 0
-    """Milliseconds since 1970: an event was added, a delivery made, or a dead letter given up at this time or later."""
+    """Milliseconds since 1970. The event was added, the delivery made, or the dead letter given up at this time or later."""
     until: int = 0
 
     # Of deliveries and dead letters only.
@@ -37,7 +37,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     status: str = ""
     """Of a delivery's last attempt: `503`, or `5xx`."""
     reason: str = ""
-    """A part of the reason, in upper or lower case."""
+    """A part of the reason; upper and lower case are the same."""
 
     # Of events only.
     tool: str = ""
@@ -46,7 +46,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     decision: str = ""
     """A decision, or `fallback` for every answer that no hook gave."""
     where: str = ""
-    """A CEL condition over `event` and `verdict`; it does not hold for an event for which it has no answer."""
+    """A CEL condition over `event` and `verdict`; an event without the fields that it reads does not pass."""
 
     @property
     def empty(self) -> bool:
@@ -54,7 +54,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
         return self == NO_FILTER
 
     def words(self) -> str:
-        """The conditions as a person reads them, but for the times and ids; empty if there are none."""
+        """The conditions in words for people, without the times and ids; empty if there are none."""
         named = {
             "endpoint": self.endpoint,
             "target": self.target,
@@ -75,11 +75,12 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 NO_FILTER: Final = Filter()
 
 _LEAST_SHORT: Final = 10
-"""Lists show so many characters; fewer may begin other events' whole ids, and bulk commands would take those, too."""
+"""A beginning of a short form needs at least this many characters, which is what lists show. Fewer characters may match
+other events, and bulk commands would change those too."""
 
 
 class FilteredLetter(Protocol):
-    """What a filter asks of a dead letter."""
+    """The fields of a dead letter that a filter reads."""
 
     @property
     def id(self) -> str: ...
@@ -100,7 +101,7 @@ class FilteredLetter(Protocol):
 
 
 class FilteredDelivery(FilteredLetter, Protocol):
-    """What a filter asks of a delivery."""
+    """The fields of a delivery that a filter reads."""
 
     @property
     def state(self) -> str: ...
@@ -109,7 +110,7 @@ class FilteredDelivery(FilteredLetter, Protocol):
 
 
 def letter_test(wanted: Filter) -> Callable[[FilteredLetter], bool]:
-    """A test of dead letters, without the times; raises PatternError."""
+    """A function that tests a dead letter, without the times; raises PatternError."""
     ids, reason, types = frozenset(wanted.ids), wanted.reason.lower(), type_index(wanted)
 
     def test(letter: FilteredLetter) -> bool:
@@ -117,7 +118,7 @@ def letter_test(wanted: Filter) -> Callable[[FilteredLetter], bool]:
             (not ids or letter.id in ids)
             and wanted.endpoint in {"", letter.hook}
             and wanted.target in letter.target
-            and _is_of_event(letter.event, wanted.event)
+            and _event_matches(letter.event, wanted.event)
             and letter.session.startswith(wanted.session)
             and (types is None or bool(letter.type and types.find(Event(type=letter.type, tool=letter.tool))))
             and (not reason or reason in letter.reason.lower())
@@ -126,13 +127,13 @@ def letter_test(wanted: Filter) -> Callable[[FilteredLetter], bool]:
     return test
 
 
-def _is_of_event(name: str, wanted: str) -> bool:
-    """Whether an event's id, or the form of it that lists show, begins so; a few characters of that form are not enough."""
+def _event_matches(name: str, wanted: str) -> bool:
+    """Whether an event's id begins with `wanted`, or its short form does and `wanted` is long enough."""
     return name.startswith(wanted) or (len(wanted) >= _LEAST_SHORT and short_form(name).startswith(wanted))
 
 
 def delivery_test(wanted: Filter) -> Callable[[FilteredDelivery], bool]:
-    """A test of deliveries, without the times; raises PatternError."""
+    """A function that tests a delivery, without the times; raises PatternError."""
     fits_as_letter, states, status = letter_test(wanted), frozenset(wanted.states), wanted.status.lower()
 
     def test(delivery: FilteredDelivery) -> bool:

@@ -1,4 +1,4 @@
-"""Context from hooks in the background: given once, with the next event of their session that can carry it."""
+"""Late context: texts of background hooks for the model, added once, to the next verdict of their session that can carry it."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _CHARACTERS: Final = 4_000
 
 
 class LateContexts:
-    """Keeps late context and gives it. Which sessions have some is read now and then, not at each event."""
+    """Stores late context and adds it to verdicts. `refresh` reads which sessions have some, so not every event asks Redis."""
 
     def __init__(self, connections: Connections, keys: Keys) -> None:
         self._connections, self._keys = connections, keys
         self._sessions: set[bytes] = set()
 
-    def _name(self, event: Event) -> str:
+    def _session_hash(self, event: Event) -> str:
         return hashlib.sha256(f"{event.source} {event.session}".encode()).hexdigest()[:32]
 
     async def keep(self, event: Event, text: str) -> None:
-        """Keep, redacted, the context that a hook of this event gave after its agent went on; waits while Redis is away."""
+        """Store the context, redacted, that a background hook of this event printed; waits while Redis is away."""
         if not text or not event.session:
             return
-        name, sessions, now = self._name(event), self._keys("later"), int(time.time() * 1000)
+        name, sessions, now = self._session_hash(event), self._keys("later"), int(time.time() * 1000)
         key, backoff = self._keys("later", name), Backoff("texts of a hook in the background")
         while True:
             try:
@@ -72,15 +72,17 @@ class LateContexts:
         """Read which sessions have late context; raises Unreachable."""
         with self._connections.lease() as connection:
             (found,) = await connection.exchange([("ZRANGE", self._keys("later"), 0, -1)])
-        self._sessions = set(checked(found, "looking for what was said later"))
+        self._sessions = set(checked(found, "looking for late context"))
 
     async def add_to(self, event: Event, native: str, verdict: Verdict) -> Verdict:
         """The verdict with the late context of its session, if this event can carry it and is not denied."""
-        name = self._name(event)
+        name = self._session_hash(event)
         can = find(event.source).capabilities.get(native)
         if name.encode() not in self._sessions or can is None or not can.context or verdict.decision == "deny":
             return verdict
-        with self._connections.lease() as connection:  # the session first: a text that is kept in between puts it back
+        with (
+            self._connections.lease() as connection
+        ):  # the session first: a text that is stored in between adds it again
             _, texts = await connection.exchange(
                 [
                     ("ZREM", self._keys("later"), name),
@@ -88,6 +90,6 @@ class LateContexts:
                 ]
             )
         self._sessions.discard(name.encode())
-        contexts = [text.decode("utf-8", "replace") for text in checked(texts, "reading what was said later") or ()]
+        contexts = [text.decode("utf-8", "replace") for text in checked(texts, "reading late context") or ()]
         # A text that is there twice was sent twice, because Redis' reply to the first was lost.
         return msgspec.structs.replace(verdict, contexts=(*verdict.contexts, *dict.fromkeys(contexts)))

@@ -12,10 +12,10 @@ from bus.wire.keys import Keys
 from bus.wire.streams import checked, flat
 
 WAIT_MS: Final = 3_000
-"""After this time a delivery whose key is missing is tried again by any carrier; no attempt is counted."""
+"""After this time any carrier retries a delivery whose key is missing; no attempt is counted."""
 
 _SHOWN_MS: Final = 20_000
-"""A key that no carrier has missed for this long is there now."""
+"""A key that no carrier missed for this long no longer counts as missing."""
 
 
 class MissingKeyUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class MissingKeyUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def missed_commands(keys: Keys, key: str, host: str, endpoint: str) -> list[Command]:
-    """The commands that record a missing key, and delete the records of keys that are there now."""
+    """The commands that record a missing key, and delete the records of keys that are no longer missing."""
     name, now = keys("sealed"), time.time_ns() // 10**6
     return [
         ("ZADD", name, now, f"{key}\n{host}\n{endpoint}"),

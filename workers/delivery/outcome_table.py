@@ -20,7 +20,7 @@ MOST_RETRY_AFTER: Final = 86_400.0
 """Seconds: a longer Retry-After of a receiver is cut to one day."""
 
 ABORT: Final = "webhook-delivery"
-"""A receiver ends the retries of a delivery with this response header, if it has one of the values below."""
+"""A receiver that sends this response header, with one of the values below, ends the retries of a delivery."""
 
 ABORTS: Final = frozenset({"abort", "abort-message"})
 
@@ -107,7 +107,7 @@ TABLE: Final = (
         ": trying again would not change it",
     ),
 )
-"""The first row that fits counts."""
+"""The first row that fits an answer is used."""
 
 ENDPOINT: Final[dict[tuple[Outcome, EndpointSignal], str]] = {
     ("delivered", "ok"): "it is healthy",
@@ -116,7 +116,7 @@ ENDPOINT: Final[dict[tuple[Outcome, EndpointSignal], str]] = {
     ("dead", "gone"): "it is disabled",
     ("dead", ""): "nothing",
 }
-"""What an answer tells about its endpoint, in the words of the page."""
+"""What an answer means for its endpoint, in the words of the page."""
 
 
 def find_row(reply: Reply) -> Row:
@@ -157,6 +157,6 @@ def parse_retry_after(text: str, now: datetime | None = None) -> float:
         if when.tzinfo is None:
             when = when.replace(tzinfo=UTC)
         left = (when - (now or datetime.now(UTC))).total_seconds()
-    except (ValueError, TypeError, IndexError, OverflowError):  # all of these come up for text that is no date
+    except (ValueError, TypeError, IndexError, OverflowError):  # text that is no date raises any of these
         return 0.0
     return min(max(left, 0.0), MOST_RETRY_AFTER)

@@ -1,4 +1,4 @@
-"""What the log of attempts keeps of a response: its head and the beginning of its body, redacted, 4 KiB at most."""
+"""The part of a response that the log of attempts keeps: its head and the beginning of its body, redacted, at most 4 KiB."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def body_text(reply: Reply, most: int = SHOWN) -> str:
 
 def beginning(body: bytes, most: int = SHOWN) -> str:
     """The beginning of the body of a response or request, redacted."""
-    # Twice the length is redacted, so that a secret at the cut is seen whole.
+    # Twice the length is redacted, so that a secret at the cut is recognised.
     return redact_text(body[: 2 * most].decode("utf-8", "replace"))[:most] if body else ""
 
 

@@ -11,11 +11,11 @@ Outcome = Literal["delivered", "retry", "dead"]
 """`retry`: another attempt may succeed; `dead`: no other attempt would, so the delivery becomes a dead letter."""
 
 EndpointSignal = Literal["", "ok", "failed", "gone"]
-"""What an attempt tells about its endpoint. `ok`: it answered, even if it refused this delivery; empty: nothing."""
+"""What an attempt shows about its endpoint. `ok`: it answered, even if it refused this delivery; empty: nothing."""
 
 
 class Evidence(NamedTuple):
-    """What the log of attempts keeps of an attempt, redacted; `deliveries.Attempt` describes each field."""
+    """The details of an attempt for its log, redacted; `deliveries.Attempt` describes each field."""
 
     status: int = 0
     output: str = ""

@@ -1,4 +1,4 @@
-"""When a delivery is tried again: tenacity's policies compute the delay, and never sleep."""
+"""When a delivery is retried: tenacity's policies compute the delay, and never sleep."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCHEDULES: Final[dict[Schedule, tuple[float, ...]]] = {
 """The schedules that a file may name instead of a list. `gobby` is that of Gobby's own webhooks; `fast` takes 9 minutes."""
 
 JITTER: Final = 0.1
-"""Up to this share is added to every delay, so that the retries of an outage do not all come at the same moment."""
+"""Up to this share is added to every delay at random, so that the retries after an outage are spread."""
 
 RETRIED_4XX: Final = frozenset({408, 425, 429})
 """The 4xx statuses that ask for a later attempt. Every 5xx is retried too."""
@@ -35,7 +35,7 @@ def may_change(status: int) -> bool:
 
 
 def schedule_of(destination: Endpoint | Hook) -> tuple[float, ...]:
-    """Seconds before each further attempt. Only a native endpoint that names no schedule gets the default one."""
+    """Seconds before each further attempt. The default schedule is only for native endpoints that name none."""
     if isinstance(destination, Hook):
         return destination.retry
     if isinstance(destination.retry, str):
@@ -45,7 +45,7 @@ def schedule_of(destination: Endpoint | Hook) -> tuple[float, ...]:
 
 @lru_cache(256)
 def policy(schedule: tuple[float, ...]) -> tenacity.Retrying:
-    """The tenacity policy of a schedule: one attempt more than it has delays, and only after the outcome `retry`."""
+    """The tenacity policy of a schedule: retries after the outcome `retry`, with one attempt more than there are delays."""
     waits = [wait_fixed(seconds) + wait_random(0, seconds * JITTER) for seconds in schedule]
     return tenacity.Retrying(
         stop=stop_after_attempt(len(schedule) + 1),

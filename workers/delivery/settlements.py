@@ -1,4 +1,4 @@
-"""Settlements on their way to Redis: one call writes many, and each is kept until it is written."""
+"""Writes settlements to Redis: one call writes many, and each is kept in memory until it is written."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Settlement(NamedTuple):
 class SettlementWriter:
     """Writes the settlements of one carrier.
 
-    `held` are the entries that the carrier works on: an entry leaves the set when its settlement is written. `busy`
+    `held` is the set of entries that the carrier works on; an entry is removed when its settlement is written. `busy`
     returns how many attempts are under way.
     """
 
@@ -69,7 +69,7 @@ class SettlementWriter:
         return len(self._waiting)
 
     def add(self, settlement: Settlement) -> None:
-        """Write a settlement soon."""
+        """Queue a settlement; `run` or the next `flush` writes it."""
         self._waiting.append(settlement)
         self._added.set()
 
@@ -113,7 +113,9 @@ class SettlementWriter:
                 await self.flush()
             except Unreachable as error:
                 if time.monotonic() > until:
-                    log.error("%d outcomes could not be written (%s); these are tried again", len(self), error)
+                    log.error(
+                        "%d outcomes could not be written (%s); these deliveries are attempted again", len(self), error
+                    )
                     return
                 await backoff.wait(error)
 
@@ -131,16 +133,16 @@ class SettlementWriter:
         self._wrote_at = time.monotonic()
 
     async def _write_one_by_one(self, batch: Sequence[Settlement]) -> list[Settlement]:
-        """Write each settlement with a call of its own, so that one that the server refuses does not stop the others.
+        """Write each settlement in a separate call, so that the server's refusal of one does not stop the others.
 
-        The entry of a refused one stays pending and held: it is tried again, but only after this carrier has ended.
+        The entry of a refused settlement stays pending and held, so it is attempted again only after this carrier has ended.
         """
         written = []
         replies = await self._consumer.call([self._call([settlement]) for settlement in batch])
         for settlement, reply in zip(batch, replies, strict=True):
             if isinstance(reply, Exception):
                 delivery = settlement.args[2]
-                log.error("the outcome of %s could not be written (%s); it is tried again later", delivery, reply)
+                log.error("the outcome of %s could not be written (%s); it is attempted again later", delivery, reply)
             else:
                 _log_changes([settlement], reply)
                 written.append(settlement)

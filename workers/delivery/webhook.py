@@ -21,7 +21,7 @@ from workers.delivery.formats import MOST_BODY, content_type, render
 from workers.delivery.results import Undeliverable
 
 REPLAY_HEADER: Final = "fleethook-replay-of"
-"""Names the event that a replay sends again; the replay has a `webhook-id` of its own, and the event's id in its body."""
+"""The header of a replay with the id of the event that it sends again. Its `webhook-id` is new; its body has the event's id."""
 
 
 def render_body(event: Event, verdict: Verdict | None, endpoint: Endpoint) -> bytes:
@@ -35,7 +35,7 @@ def render_body(event: Event, verdict: Verdict | None, endpoint: Endpoint) -> by
             return _dialect_body(event, verdict, dialect)
         key = recent_secret(endpoint.routing_key) if endpoint.routing_key else ""
         return render(event, verdict, endpoint, key)
-    except MissingKey:  # it may come: the delivery waits for it
+    except MissingKey:  # the delivery waits, because this machine may get the key
         raise
     except ConfigError as error:
         raise Undeliverable(f"endpoint {endpoint.id!r} ({endpoint.origin}): {error}") from error
@@ -62,7 +62,7 @@ def request_headers(
 ) -> dict[str, str]:
     """The headers of one attempt at `now` (seconds): the endpoint's own, and a signature if it has a secret.
 
-    `replay_of` is the event's id if the delivery replays it; a `batch` has events with ids of their own.
+    `replay_of` is the event's id if the delivery replays it. The events of a `batch` have their ids in the body.
 
     Raises Undeliverable if a `${VAR}` or a secret does not exist, since no later attempt would find it; MissingKey if a
     secret is sealed with a key that this machine does not have yet.
@@ -72,7 +72,7 @@ def request_headers(
         headers[REPLAY_HEADER] = replay_of
     try:
         return webhook_headers(endpoint, webhook_id(delivery), now, body, headers)
-    except MissingKey:  # it may come: the delivery waits for it
+    except MissingKey:  # the delivery waits, because this machine may get the key
         raise
     except ConfigError as error:
         raise Undeliverable(f"endpoint {endpoint.id!r} ({endpoint.origin}): {error}") from error

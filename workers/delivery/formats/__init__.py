@@ -1,6 +1,6 @@
 """Webhook bodies, one file for each service: pure functions from event and verdict to the bytes of a body.
 
-Every body is within its service's limits whatever an agent wrote, and secrets are out of it.
+Every body keeps its service's limits, whatever an agent wrote, and contains no secrets.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from workers.delivery.formats.facts import LONGEST, facts_of, full_data, thin_da
 from workers.delivery.formats.text import cut
 
 MOST_BODY: Final = 256 * 1024
-"""Bytes. A larger body is replaced by a thin one, without input, output and data and with a note that says so."""
+"""Bytes. A larger body is replaced by a thin body, which has a note instead of input, output and data."""
 
 _CHATS: Final = {"slack": slack.body, "discord": discord.body, "teams": teams.body}
 _THIN: Final = "payload: thin"
@@ -44,15 +44,15 @@ def render(event: Event, verdict: Verdict | None, endpoint: Endpoint, routing_ke
     facts = facts_of(event)
     why = _THIN
     if endpoint.payload != "thin":
-        raw = _written(event, endpoint.format, facts, full_data(event, verdict, facts))
+        raw = _serialize(event, endpoint.format, facts, full_data(event, verdict, facts))
         if len(raw) <= MOST_BODY:
             return raw
         why = f"the full event has {len(raw)} bytes"
     short = {**facts, "type": cut(facts["type"], LONGEST)}
-    return _written(event, endpoint.format, short, thin_data(event, verdict, facts, why))
+    return _serialize(event, endpoint.format, short, thin_data(event, verdict, facts, why))
 
 
-def _written(event: Event, name: Format, facts: dict[str, str], data: dict[str, Any]) -> bytes:
+def _serialize(event: Event, name: Format, facts: dict[str, str], data: dict[str, Any]) -> bytes:
     if name == "cloudevents":
         return cloudevents.body(event, facts, data)
     return write_json({"type": facts["type"], "timestamp": timestamp(event.time), "data": data})

@@ -1,4 +1,4 @@
-"""The texts of a message to people about an event: a title, the reason, what the agent was about to do, and facts."""
+"""The texts of a message to people about an event: title, reason, detail and facts."""
 
 from __future__ import annotations
 
@@ -19,17 +19,28 @@ MOST_FACTS: Final = 8
 FACT: Final = 200
 """The longest value of a fact, in UTF-16 code units."""
 
-_DONE: Final = {"deny": "denied", "ask": "needs an answer", "allow": "allowed"}
-_TELLING: Final = ("command", "path", "pattern", "url", "query", "prompt", "error", "message", "reason", "name")
+_DECISION_TEXTS: Final = {"deny": "denied", "ask": "needs an answer", "allow": "allowed"}
+_DESCRIPTIVE_FIELDS: Final = (
+    "command",
+    "path",
+    "pattern",
+    "url",
+    "query",
+    "prompt",
+    "error",
+    "message",
+    "reason",
+    "name",
+)
 """The fields that describe an event best, the best first."""
 
 _DETAIL: Final = 8_000
-"""Characters: no service has room for a longer detail, so the rest of it is not processed."""
+"""Characters. No service accepts a longer detail, so the rest is not processed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """The texts of a message, without secrets and control characters; not escaped, and only title and facts are cut."""
+    """The texts of a message, without secrets and control characters. They are not escaped; only title and facts are cut."""
 
     title: str
     """One line, never empty."""
@@ -38,7 +49,7 @@ class Card:
     detail: str
     """What the agent was about to do or did; empty in a thin message."""
     facts: tuple[tuple[str, str], ...]
-    """At most MOST_FACTS, none of them empty, each on one line of at most FACT units."""
+    """At most MOST_FACTS pairs of a name and a value that is not empty, on one line of at most FACT units."""
     show_command: str
     """The command that shows the whole event."""
     time: str
@@ -47,10 +58,10 @@ class Card:
 
 
 def card_of(event: Event, verdict: Verdict | None, payload: Payload) -> Card:
-    """The texts for an event; `thin` leaves out what the agent did and why it was stopped."""
+    """The texts for an event; with the payload `thin`, reason and detail are empty."""
     facts = facts_of(event)
     decision = verdict.decision if verdict is not None else ""
-    said = (
+    verdict_texts = (
         redact_texts(
             {
                 "hook": decider(verdict),
@@ -62,7 +73,7 @@ def card_of(event: Event, verdict: Verdict | None, payload: Payload) -> Card:
         if verdict is not None
         else {}
     )
-    decided = decision if decision in _DONE else ""
+    decided = decision if decision in _DECISION_TEXTS else ""
     listed = (
         ("Session", facts["session"]),
         ("Agent", facts["source"]),
@@ -70,14 +81,14 @@ def card_of(event: Event, verdict: Verdict | None, payload: Payload) -> Card:
         ("Host", facts["host"]),
         ("Directory", facts["cwd"]),
         ("Decision", decided),
-        ("Hook", said.get("hook", "")),
-        ("No hook answered", said.get("fallback", "")),
+        ("Hook", verdict_texts.get("hook", "")),
+        ("No hook answered", verdict_texts.get("fallback", "")),
     )
     texts = ((name, cut(line(text), FACT)) for name, text in listed)
     thin = payload == "thin"
     return Card(
         title=_title(event, facts, decision),
-        reason="" if thin else _reason(said),
+        reason="" if thin else _reason(verdict_texts),
         detail="" if thin else _detail(event),
         facts=tuple((name, text) for name, text in texts if text),
         show_command=line(how_to_get(event)),
@@ -94,22 +105,22 @@ def level_of(event: Event, verdict: Verdict | None) -> Level:
 
 
 def _title(event: Event, facts: dict[str, str], decision: str) -> str:
-    if decision in _DONE:
+    if decision in _DECISION_TEXTS:
         subject = line(facts["tool"]) or line(facts["type"]) or "event"
-        return f"{cut(subject, 100)} {_DONE[decision]}"
+        return f"{cut(subject, 100)} {_DECISION_TEXTS[decision]}"
     kind = line(redact_texts({"type": event.type})["type"]) or "event"
     return cut(f"{kind} {line(facts['tool'])}".strip(), 120)
 
 
-def _reason(said: dict[str, str]) -> str:
-    instead = f"Instead: {said['instead']}" if said.get("instead") else ""
-    return "\n".join(text for text in (safe(said.get("reason", "")).strip(), safe(instead).strip()) if text)
+def _reason(verdict_texts: dict[str, str]) -> str:
+    instead = f"Instead: {verdict_texts['instead']}" if verdict_texts.get("instead") else ""
+    return "\n".join(text for text in (safe(verdict_texts.get("reason", "")).strip(), safe(instead).strip()) if text)
 
 
 def _detail(event: Event) -> str:
     """The field that describes the event best, else all of its input or data as JSON."""
     for fields in (event.input, event.data):
-        for name in _TELLING:
+        for name in _DESCRIPTIVE_FIELDS:
             value = fields.get(name)
             if isinstance(value, str) and (text := safe(_redacted(value)).strip()):
                 return text

@@ -1,4 +1,4 @@
-"""CloudEvents 1.0 in structured mode: our data in the envelope that event routers know."""
+"""CloudEvents 1.0 in structured mode: our data in the standard envelope of event routers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from workers.delivery.formats.text import line
 
 PREFIX: Final = "dev.fleethook."
 _NAME: Final = 256
-_SAFE: Final = re.compile(r"\s+")
+_SPACES: Final = re.compile(r"\s+")
 
 
 def body(event: Event, facts: dict[str, str], data: dict[str, Any]) -> bytes:
@@ -22,7 +22,7 @@ def body(event: Event, facts: dict[str, str], data: dict[str, Any]) -> bytes:
         "specversion": "1.0",
         "id": line(facts["id"])[:_NAME] or "unknown",
         "source": "/fleethook/" + quote(line(facts["host"])[:_NAME], safe=""),
-        "type": PREFIX + (_SAFE.sub("_", line(facts["type"]))[:_NAME] or "event"),
+        "type": PREFIX + (_SPACES.sub("_", line(facts["type"]))[:_NAME] or "event"),
         "time": timestamp(event.time).replace("+00:00", "Z"),
         "datacontenttype": "application/json",
     }

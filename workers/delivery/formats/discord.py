@@ -1,6 +1,6 @@
 """Discord's webhooks: one embed that never pings anyone.
 
-`allowed_mentions` is empty. In agents' texts every character of Discord's markdown is escaped, so that no link hides
+`allowed_mentions` is empty. In agents' texts every character of Discord's markdown is escaped, so that no link is hidden
 behind other words. Limits: Discord's reference of embeds.
 """
 

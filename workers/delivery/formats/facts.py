@@ -1,4 +1,4 @@
-"""The redacted data of an event for programs, in full or thin."""
+"""The data of an event in the body for programs, redacted, in full or thin."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workers.delivery.formats.text import cut
 FACTS: Final = ("id", "source", "session", "host", "cwd", "native", "tool", "call")
 
 LONGEST: Final = 512
-"""The most characters of a fact in a thin body, because a publisher may put anything there."""
+"""The most characters of a fact in a thin body; a publisher may send a text of any length."""
 
 _LAST: Final = 253_402_300_799_999
 """The last millisecond that has a year of four digits."""
@@ -41,8 +41,10 @@ def full_data(event: Event, verdict: Verdict | None, facts: dict[str, str]) -> d
     """All fields of an event except the agent's raw payload."""
     data: dict[str, Any] = {name: facts[name] for name in FACTS}
     if verdict is not None:
-        said = redact_texts({"reason": verdict.reason, "fallback": verdict.fallback, "version": verdict.version})
-        data["verdict"] = {"decision": verdict.decision, **said}
+        verdict_texts = redact_texts(
+            {"reason": verdict.reason, "fallback": verdict.fallback, "version": verdict.version}
+        )
+        data["verdict"] = {"decision": verdict.decision, **verdict_texts}
     data["input"], data["output"], data["data"] = redact(event.input), redact(event.output), redact(event.data)
     return data
 
@@ -51,8 +53,13 @@ def thin_data(event: Event, verdict: Verdict | None, facts: dict[str, str], why:
     """The event's identity, its decision and hook, and the command that shows the rest; nothing of what the agent did."""
     data: dict[str, Any] = {name: cut(facts[name], LONGEST) for name in FACTS}
     if verdict is not None:
-        said = redact_texts({"fallback": verdict.fallback, "version": verdict.version, "hook": decider(verdict)})
-        data["verdict"] = {"decision": verdict.decision, **{name: cut(text, LONGEST) for name, text in said.items()}}
+        verdict_texts = redact_texts(
+            {"fallback": verdict.fallback, "version": verdict.version, "hook": decider(verdict)}
+        )
+        data["verdict"] = {
+            "decision": verdict.decision,
+            **{name: cut(text, LONGEST) for name, text in verdict_texts.items()},
+        }
     return {**data, "thin": why, "get": how_to_get(event)}
 
 

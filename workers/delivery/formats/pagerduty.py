@@ -1,7 +1,7 @@
 """PagerDuty's Events API v2: an event opens an incident, or ends it.
 
-`dedup_key` is stable, so a resend pages no one twice. Every event that reaches the endpoint (see `when:`) opens an
-incident, except those that end one. The endpoint's `resolve` says what belongs to one incident and what ends it:
+`dedup_key` is stable, so a repeated delivery pages no person twice. Every event that reaches the endpoint (see `when:`)
+opens an incident, except those that end one. The endpoint's `resolve` says what belongs to one incident and what ends it:
 
 - `never`: one for each session and deciding hook (or event type and tool if no hook decided); only people end it.
 - `retry`: one for each session and tool; the tool's next call that is allowed or succeeds ends it.
@@ -84,7 +84,7 @@ def dedup_key(event: Event, verdict: Verdict | None, resolve: Resolve) -> str:
 
 
 def _plain(text: str) -> str:
-    """A short name as it is; for any other its hash, which is as stable and reveals no secret."""
+    """A short plain name unchanged; the hash of any other name, which is as stable and reveals no secret."""
     if _PLAIN.match(text) and redact_text(text) == text:
         return text
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:40]

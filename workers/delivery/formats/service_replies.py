@@ -1,4 +1,4 @@
-"""What services report in the body of an answer: an error inside a 200, a delay before the next attempt, a reason."""
+"""Reads what services report in the body of an answer: an error inside a 200, a delay before the next attempt, a reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from workers.delivery.results import AttemptResult
 from workers.delivery.retries import may_change
 
 PAGERDUTY_DELAY: Final = 60.0
-"""Seconds after a 429 of PagerDuty, which asks to wait for minutes and gives no number."""
+"""Seconds to wait after a 429 of PagerDuty, whose documentation says minutes and whose answer has no number."""
 
 _TEAMS_CODE: Final = re.compile(rb"HTTP error (\d{3})\b", re.IGNORECASE)
 _TEAMS_FAILED: Final = re.compile(rb"message delivery failed|error contacting", re.IGNORECASE)
@@ -28,7 +28,7 @@ _SLACK_LATER: Final = frozenset(
     }
 )
 _WORD: Final = re.compile(rb"[a-z][a-z0-9_]{2,63}\s*\Z")
-_LONG: Final = 30 * 86_400
+_MOST_DELAY: Final = 30 * 86_400
 _MOST_REASON: Final = 200
 
 
@@ -39,16 +39,16 @@ def refusal_in_body(name: Format, reply: Reply) -> AttemptResult | None:
         found = _TEAMS_CODE.search(reply.body)
         if found is not None:
             return _refused(
-                may_change(int(found[1])), f"receiver answered {reply.status} and in it HTTP error {int(found[1])}"
+                may_change(int(found[1])), f"receiver answered {reply.status}, with HTTP error {int(found[1])}"
             )
         if _TEAMS_FAILED.search(reply.body) is not None:
-            return _refused(True, f"receiver answered {reply.status} and that it failed")
+            return _refused(True, f"receiver answered {reply.status}, with a failure in its body")
     if name == "slack":
         answer = _json(reply.body)
         if answer.get("ok") is False:
             error = _short(answer.get("error"))
             return _refused(
-                error in _SLACK_LATER, f"receiver answered {reply.status} and in it {error or 'that it failed'}"
+                error in _SLACK_LATER, f"receiver answered {reply.status}, with {error or 'a failure'} in its body"
             )
     return None
 
@@ -67,13 +67,13 @@ def delay_in_body(name: Format, reply: Reply) -> float:
         return PAGERDUTY_DELAY
     if name == "discord":  # {"message": …, "retry_after": 0.653, "global": false}
         delay = _json(reply.body).get("retry_after")
-        if isinstance(delay, int | float) and not isinstance(delay, bool) and 0 < delay < _LONG:
+        if isinstance(delay, int | float) and not isinstance(delay, bool) and 0 < delay < _MOST_DELAY:
             return float(delay)
     return 0.0
 
 
 def reason_in_body(name: Format, reply: Reply) -> str:
-    """Why a service refused, on one line; empty if its answer gives no reason that is the same every time."""
+    """Why a service refused, on one line; empty if its answer has no reason, or one that changes from answer to answer."""
     if name == "slack":
         return reply.body.decode("ascii").strip() if _WORD.match(reply.body) else ""
     if name == "discord":
@@ -94,7 +94,7 @@ def _json(raw: bytes) -> dict[str, Any]:
         return {}
     try:
         value = json.loads(raw)
-    except (ValueError, RecursionError):  # not JSON, not UTF-8, or nested to do harm
+    except (ValueError, RecursionError):  # not JSON, not UTF-8, or nested too deeply
         return {}
     return value if isinstance(value, dict) else {}
 

@@ -1,7 +1,7 @@
 """Microsoft Teams (Workflows and the older incoming webhooks): one Adaptive Card.
 
 An agent's texts go into text runs, which have no markdown, so they can make no link and no mention. Teams takes 28 KB
-a message; every text has a length by which all of them together stay below, whatever is in them.
+a message; the limits of our texts keep every message below that, whatever the texts contain.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_BYTES: Final = 21_000
 _TITLE: Final = 200
 _REASON: Final = 1_200
 _DETAIL: Final = 2_200
-_GET: Final = 200
+_COMMAND: Final = 200
 
 
 def body(card: Card) -> bytes:
@@ -33,7 +33,7 @@ def body(card: Card) -> bytes:
     for name, value in card.facts:
         run = {"type": "TextRun", "text": f"{name}: ", "weight": "Bolder"}
         blocks.append({"type": "RichTextBlock", "inlines": [run, {"type": "TextRun", "text": value}]})
-    blocks.append(_block(f"{cut(card.show_command, _GET)} · {card.time}", size="Small", isSubtle=True))
+    blocks.append(_block(f"{cut(card.show_command, _COMMAND)} · {card.time}", size="Small", isSubtle=True))
     content = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",

@@ -11,24 +11,24 @@ from collections.abc import Mapping
 from typing import Final
 
 CUT: Final = "…"
-"""Stands for a missing value."""
+"""The end of a text that was cut."""
 
 _UNSAFE: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters but tab and line feed
-    "\u202a-\u202e\u2066-\u2069"  # turn what follows around: a reader would see another text than is there
-    "\ud800-\udfff\ufdd0-\ufdef"  # no characters, as the last two of every plane
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # control characters except tab and line feed
+    "\u202a-\u202e\u2066-\u2069"  # change the direction of the text after them, so that people read another text
+    "\ud800-\udfff\ufdd0-\ufdef"  # surrogates and noncharacters; below, the last two code points of every plane
     + "".join(chr((plane << 16) + last) for plane in range(17) for last in (0xFFFE, 0xFFFF))
     + "]"
 )
 _BREAKS: Final = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _MOST_JOINED: Final = 16
-"""Up to this many combined characters are kept together at a cut; a longer sequence is an attack, and is cut anywhere."""
+"""A cut keeps up to this many combined characters together; a longer sequence is an attack, and is cut anywhere."""
 
 _JOINER: Final = "\u200d"
 
 
 def safe(text: str) -> str:
-    """The text without control, invisible and invalid characters; line breaks stay."""
+    """The text with control and invalid characters replaced; line breaks stay."""
     if text.isascii() and text.isprintable():
         return text
     # Joins the two surrogates of a character again, and drops a single one.
@@ -37,7 +37,7 @@ def safe(text: str) -> str:
 
 
 def line(text: str) -> str:
-    """`clean`, on one line."""
+    """The result of `safe`, on one line."""
     return " ".join(safe(text).split())
 
 
@@ -47,7 +47,7 @@ def units(text: str) -> int:
 
 
 def cut(text: str, most: int, escapes: Mapping[int, str] | None = None) -> str:
-    """The text with `escapes` (of `str.translate`) in at most `most` units; ends with … if it was cut.
+    """The text in at most `most` units after `escapes` (for `str.translate`); ends with … if it was cut.
 
     A cut never splits an escape, or a character with its accents, the parts of an emoji, or the letters of a flag.
     """
@@ -56,39 +56,39 @@ def cut(text: str, most: int, escapes: Mapping[int, str] | None = None) -> str:
         escaped = text.translate(table)
         if units(escaped) <= most:
             return escaped
-    return text[: _whole(text, _fitting(text[:most], most - len(CUT), table))].translate(table).rstrip() + CUT
+    return text[: _cut_index(text, _count_fitting(text[:most], most - len(CUT), table))].translate(table).rstrip() + CUT
 
 
-def _fitting(text: str, most: int, table: Mapping[int, str]) -> int:
+def _count_fitting(text: str, most: int, table: Mapping[int, str]) -> int:
     """How many of the first characters fit after they are escaped."""
     if units(text.translate(table)) == len(text):
         return min(most, len(text))
     size = 0
-    for place, char in enumerate(text):
+    for index, char in enumerate(text):
         size += units(table.get(ord(char), char))
         if size > most:
-            return place
+            return index
     return len(text)
 
 
-def _whole(text: str, end: int) -> int:
+def _cut_index(text: str, end: int) -> int:
     """The last index up to `end` at which the text can be cut without splitting a combined character."""
-    place = end
+    index = end
     for _ in range(_MOST_JOINED):
-        if place <= 0 or place >= len(text) or not _joined(text, place):
-            return place
-        place -= 1
+        if index <= 0 or index >= len(text) or not _is_inside_character(text, index):
+            return index
+        index -= 1
     return end
 
 
-def _joined(text: str, place: int) -> bool:
+def _is_inside_character(text: str, index: int) -> bool:
     """Whether a reader sees the characters before and after this index as one."""
-    after, before = text[place], text[place - 1]
+    after, before = text[index], text[index - 1]
     if _JOINER in (before, after):
         return True
     if _is_flag_half(after) and _is_flag_half(before):
         run = 0
-        while run < place and run < 2 * _MOST_JOINED and _is_flag_half(text[place - 1 - run]):
+        while run < index and run < 2 * _MOST_JOINED and _is_flag_half(text[index - 1 - run]):
             run += 1
         return run % 2 == 1
     return (
