@@ -31,7 +31,7 @@ from workers.carrier import GROUP as CARRIERS
 from workers.delivery.dead_letters import poison_call
 from workers.delivery.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries
 from workers.records.bounds import MemoryRelief
-from workers.records.bulk_jobs import waiting
+from workers.records.bulk_jobs import waiting_jobs
 from workers.runtime.consumer_loop import TURN_SECONDS, cancel_tasks, consume, let_entries_accumulate
 from workers.runtime.hook_loops import lineage, loop_text
 from workers.runtime.job_starter import Enqueue, Intervals, JobStarter
@@ -184,7 +184,7 @@ class Dispatcher:
             await self._unpark()
         if self._intervals.due("chores", CHORES_SECONDS):
             self._jobs.start("tidy")
-        if self._intervals.due("jobs", _JOBS_SECONDS) and await waiting(self._connections, self._keys):
+        if self._intervals.due("jobs", _JOBS_SECONDS) and await waiting_jobs(self._connections, self._keys):
             self._jobs.start("maintain")
 
     async def _is_behind(self) -> bool:

@@ -30,7 +30,7 @@ async def tidy_all(connections: Connections, keys: Keys, settings: Settings) -> 
         "events": await trim_events(connections, keys, now, settings),
         "dead letters": await sweep(connections, keys, now, int(settings.dead_keep * 1000))
         + await bound_dead_letters(connections, keys, settings),
-        "old deliveries": await _forget_done(connections, keys, now - int(settings.deliveries_keep * 1000))
+        "old deliveries": await _unlist_expired(connections, keys, now - int(settings.deliveries_keep * 1000))
         + await bound_deliveries(connections, keys, settings),
     }
     done["events for hosts that are away"] = await give_up_overdue(
@@ -68,7 +68,7 @@ async def trim_events(connections: Connections, keys: Keys, now: int, settings: 
     return removed
 
 
-async def _forget_done(connections: Connections, keys: Keys, before: int) -> int:
+async def _unlist_expired(connections: Connections, keys: Keys, before: int) -> int:
     """Remove expired deliveries from the list; pending and dead ones stay on it, however old."""
     gone, start = 0, 0
     while True:

@@ -29,7 +29,7 @@ from bus.wire.keys import Keys
 from workers.carrier import Carrier
 from workers.delivery.breakers import BreakerLimits, FailureCounts
 from workers.housekeeping import tidy_all
-from workers.records.bulk_jobs import work_off
+from workers.records.bulk_jobs import run_waiting_jobs
 from workers.runtime.process import Process, collect_garbage_seldom
 
 log = logging.getLogger("fleethook.jobs")
@@ -93,7 +93,7 @@ def maintain() -> int:
     """Work for a while at maintenance jobs that no worker is at; returns the number of deliveries processed."""
 
     async def work(keys: Keys, connections: Connections, watcher: Watcher) -> int:
-        return await work_off(connections, keys, watcher, _watch_stop())
+        return await run_waiting_jobs(connections, keys, watcher, _watch_stop())
 
     return _PROCESS[0].run_async(work)
 

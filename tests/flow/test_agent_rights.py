@@ -372,7 +372,7 @@ def test_what_is_forged_on_a_request_decides_nothing(world: Fleet, thief: Any) -
     raw = ask(world, thief, id=name, body=deadly, fallback="redis away")
     assert b"no hook answered (redis away)" in raw
     wait_until(lambda: name in {seen.id for seen in world.events()}, "it is on record")
-    assert world.event(name).fell_back == "redis away"
+    assert world.event(name).fallback_reason == "redis away"
 
 
 @pytest.mark.req("F-12")

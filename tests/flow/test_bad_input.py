@@ -180,7 +180,7 @@ def test_what_cannot_be_read_is_said_and_kept(world: Fleet, agent: Agent) -> Non
         assert payload[:100].decode("utf-8", "replace") in letter.body
         seen = world.trace(letter.event)
         assert why in seen.event.problem, name
-        assert why in seen.event.fell_back, "and what the agent was answered"
+        assert why in seen.event.fallback_reason, "and what the agent was answered"
         assert seen.event.event.type == "tool:pre_execute"
 
 
@@ -262,7 +262,7 @@ def test_a_stdin_that_never_ends_costs_no_more_than_the_budget(world: Fleet, clo
     assert policy in told["systemMessage"]
     assert ("hookSpecificOutput" in told) == closed
     (report, *_) = [seen for seen in world.events(decision="fallback") if seen.of]
-    assert report.fell_back == "stdin did not end", "the agent's side says what it did"
+    assert report.fallback_reason == "stdin did not end", "the agent's side says what it did"
 
 
 def canonical(**fields: object) -> bytes:

@@ -89,6 +89,6 @@ def test_it_is_asked_where_an_agent_waits_and_told_where_none_does(made: Fleet, 
     async def replayed(connections: Connections) -> list[str]:
         past = ReplaySpec(since=0, until=until, endpoint="policy")
         found = chunks(connections, made.keys, past, "j", lambda _: HookSet([Layered("fleet", "1", file)]))
-        return [one.event.id async for chunk in found for one in chunk.again]
+        return [one.event.id async for chunk in found for one in chunk.replayed]
 
     assert made.ask(replayed) == [asked, told, failed], "a replay tells it of what it was asked, too"

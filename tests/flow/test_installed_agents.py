@@ -105,7 +105,7 @@ def test_an_event_of_a_later_version_is_on_record_and_the_agent_hears_its_own_si
     assert (done.returncode, done.stdout, done.stderr) == (0, silence, b"")
     (seen,) = (seen for seen in world.events(source=agent) if seen.event.native == "EventOfTomorrow")
     assert (seen.event.session, seen.event.type) == ("tomorrow", f"{agent}:EventOfTomorrow")
-    assert not seen.fell_back
+    assert not seen.fallback_reason
 
 
 def test_opencodes_plugin_runs_without_its_program_too(

@@ -137,7 +137,7 @@ def test_it_falls_back_and_says_so_where_nobody_answers(tmp_path: Path) -> None:
         assert spool_status(old.spool).records == 1
         assert drain(str(old.answers)) is not None
         (report,) = nobody.events()
-        assert report.fell_back == "no evaluator"
+        assert report.fallback_reason == "no evaluator"
         nobody.start("evaluator")
         wait_until(lambda: [seen for seen in nobody.events() if not seen.of], "the late request is on record")
 
@@ -166,5 +166,5 @@ def test_what_it_spools_arrives_though_it_may_run_no_scripts(old: OldShim, world
     wait_until(lambda: len(world.events(session=session)) == 2, "both have arrived")
     wait_until(lambda: spool_status(old.spool).records == 0, "the spool is empty")
     asked = [seen for seen in world.events(session=session) if seen.event.type == "tool:pre_execute"]
-    assert asked[0].fell_back.startswith("redis away"), "its hooks do not run any more, and the record says why"
+    assert asked[0].fallback_reason.startswith("redis away"), "its hooks do not run any more, and the record says why"
     assert asked[0].verdict is None or asked[0].verdict.parts == ()

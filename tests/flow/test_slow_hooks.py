@@ -76,7 +76,7 @@ def test_a_hook_has_the_time_that_it_declares_and_takes_no_slot(
         with process:
             out, _ = process.communicate(timeout=30)
             assert b"slowly refused" in out
-    assert not any(seen.fell_back for seen in world.events())
+    assert not any(seen.fallback_reason for seen in world.events())
     assert {seen.event.host for seen in world.events()} == {HOST}
 
 

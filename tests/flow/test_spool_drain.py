@@ -63,7 +63,7 @@ def test_the_workers_of_a_machine_drain_the_spool_of_every_agent_in_order(world:
     arrived = [seen.id for seen in reversed(world.events())]
     for sent in ids.values():
         assert [name for name in arrived if name in sent] == sent, "in the order of writing, each once"
-    assert all(seen.fell_back == "redis away" for seen in world.events() if seen.event.type == "tool:pre_execute")
+    assert all(seen.fallback_reason == "redis away" for seen in world.events() if seen.event.type == "tool:pre_execute")
     assert spool_status(strange).records == 1
 
 

@@ -56,5 +56,5 @@ def test_an_outage_from_its_beginning_to_its_end(fleet: Fleet) -> None:
     wait_until(lambda: len(fleet.events(session="outage")) == 3, "what was kept has arrived")
     arrived = sorted(fleet.events(session="outage"), key=lambda seen: seen.id)  # ids sort by time
     assert [seen.event.native for seen in arrived] == ["PreToolUse", "PreToolUse", "Notification"]
-    assert [bool(seen.fell_back) for seen in arrived] == [False, True, False]
+    assert [bool(seen.fallback_reason) for seen in arrived] == [False, True, False]
     wait_until(lambda: spool_status(agent.places.spool("claude")).records == 0, "and the spool is empty")

@@ -37,9 +37,13 @@ async def worker_health(
     """
     host = settings.host or host_name()
     return (
-        WorkerHealth(kind="evaluator", alive=await _beating(connections, keys, keys("requests"), "evaluators", host)),
-        WorkerHealth(kind="dispatcher", alive=await _beating(connections, keys, keys("events"), "dispatchers", host)),
-        WorkerHealth(kind="host", alive=await _beating(connections, keys, keys("requests", host), HOSTS, host)),
+        WorkerHealth(
+            kind="evaluator", alive=await _live_consumers(connections, keys, keys("requests"), "evaluators", host)
+        ),
+        WorkerHealth(
+            kind="dispatcher", alive=await _live_consumers(connections, keys, keys("events"), "dispatchers", host)
+        ),
+        WorkerHealth(kind="host", alive=await _live_consumers(connections, keys, keys("requests", host), HOSTS, host)),
         WorkerHealth(kind="carrier", alive=await _registered(rq, settings, "carrier", host)),
         WorkerHealth(kind="chores", alive=await _registered(rq, settings, "chores", host)),
         WorkerHealth(
@@ -49,7 +53,7 @@ async def worker_health(
     )
 
 
-async def _beating(connections: Connections, keys: Keys, stream: str, group: str, host: str) -> tuple[str, ...]:
+async def _live_consumers(connections: Connections, keys: Keys, stream: str, group: str, host: str) -> tuple[str, ...]:
     """The members of a group on this machine whose heartbeat has not ended."""
     with connections.lease() as connection:
         (rows,) = await connection.exchange([("XINFO", "CONSUMERS", stream, group)])

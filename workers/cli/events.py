@@ -198,7 +198,7 @@ def list_events(fleet: Context, /, since: float | None, limit: int, whole: bool,
     filters = _filters(given, since)
 
     async def work(connections: Connections) -> list[Seen]:
-        return await recent(connections, fleet.keys(), filters, most=limit, say=_progress(fleet))
+        return await recent(connections, fleet.keys(), filters, most=limit, on_progress=_progress(fleet))
 
     found = fleet.run(work)
     if fleet.json:
@@ -224,8 +224,8 @@ def show(fleet: Context, name: str) -> None:
     from workers.records.ids import whole_event_id
 
     async def work(connections: Connections) -> Seen:
-        whole = await whole_event_id(connections, fleet.keys(), name, say=_progress(fleet))
-        return await find_event(connections, fleet.keys(), whole, say=_progress(fleet))
+        whole = await whole_event_id(connections, fleet.keys(), name, on_progress=_progress(fleet))
+        return await find_event(connections, fleet.keys(), whole, on_progress=_progress(fleet))
 
     seen = fleet.run(work)
     whole = record(seen, raw=True)
@@ -273,7 +273,7 @@ def purge(fleet: Context, older_than: float | None, session: str | None, everyth
 
     async def work(connections: Connections) -> tuple[int, int]:
         if session is not None:
-            return await purge_session(connections, fleet.keys(), session, say=_progress(fleet))
+            return await purge_session(connections, fleet.keys(), session, on_progress=_progress(fleet))
         return await purge_older(connections, fleet.keys(), older_than or 0.0), 0
 
     removed, kept = fleet.run(work)
@@ -330,8 +330,8 @@ def trace(fleet: Context, name: str) -> None:
     from workers.records.waterfall import waterfall
 
     async def work(connections: Connections) -> Trace:
-        whole = await whole_event_id(connections, fleet.keys(), name, say=_progress(fleet))
-        return await gather(connections, fleet.keys(), whole, say=_progress(fleet))
+        whole = await whole_event_id(connections, fleet.keys(), name, on_progress=_progress(fleet))
+        return await gather(connections, fleet.keys(), whole, on_progress=_progress(fleet))
 
     found = fleet.run(work)
     times = waterfall_lines(waterfall(found), fleet.plain_style, terminal_width())

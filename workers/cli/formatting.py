@@ -140,8 +140,8 @@ def outcome(seen: Seen) -> str:
     words = [seen.decision] if seen.decision else []
     if seen.problem:
         words.append(f"unreadable: {seen.problem}")
-    if seen.fell_back:
-        words.append(f"fallback: {seen.fell_back}")
+    if seen.fallback_reason:
+        words.append(f"fallback: {seen.fallback_reason}")
     elif seen.verdict is not None and seen.verdict.reason:
         words.append(short(seen.verdict.reason, 160))
     return " · ".join(words) if words else ("waiting for its verdict" if seen.pending else "")

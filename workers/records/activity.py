@@ -33,11 +33,11 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
     """The median time of a verdict in milliseconds; `p95` is the 95th percentile."""
     p95: float = 0.0
     fallbacks: int = 0
-    """How many answers no hook gave, and how many hooks failed so that their failure policy answered."""
+    """The number of answers that no hook gave, plus the number of hooks that failed and whose failure policy decided."""
     denials: tuple[Seen, ...] = ()
     """The last ones, newest first."""
     since: int = 0
-    """When the oldest event that was read was recorded (ms since 1970), if older events of the hour were not read; else 0."""
+    """If not all events of the hour were read: when the oldest one that was read was recorded (ms since 1970); else 0."""
 
 
 async def recent_activity(connections: Connections, keys: Keys, now: int | None = None) -> Activity:
@@ -83,5 +83,5 @@ def _verdict(entry: StreamEntry) -> Verdict | None:
 
 
 def _quantile(ordered: list[float], share: float) -> float:
-    """The percentile of the values at this share (0 to 1); 0 for no values."""
+    """The value at this share (0 to 1) of the sorted values; 0 for no values."""
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0

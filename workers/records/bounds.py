@@ -1,6 +1,6 @@
-"""Limits of finished work: by number, by bytes, and by the memory of the server.
+"""Deletes finished work that is over its limits: by number, by bytes, or because the server's memory is nearly full.
 
-Deliveries that are not finished are never deleted.
+Unfinished deliveries are never deleted.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from workers.delivery.dead_letters import drop
 log = logging.getLogger("fleethook.bounds")
 
 FULL: Final = 0.85
-"""When this share of the server's memory is in use, finished work is deleted, oldest first, ..."""
+"""When this share of the server's memory is in use, finished work is deleted, oldest first, until `ROOM` is reached."""
 ROOM: Final = 0.75
-"""... until only this share is in use. At 1.0 the server refuses every write."""
+"""Deletion ends when only this share is in use. At 1.0 the server refuses every write."""
 
 CHECK_SECONDS: Final = 1.0
 _AT_ONCE: Final = 500
@@ -34,7 +34,7 @@ _NO_LIMIT: Final = 10**15
 async def bound_deliveries(connections: Connections, keys: Keys, settings: Settings) -> int:
     """Delete the oldest finished deliveries if there are too many or they take too many bytes; returns how many."""
     names = await _sampled(connections, keys, "recent")
-    return await forget_done(
+    return await delete_finished(
         connections,
         keys,
         await _excess(connections, keys, "recent", names, settings.deliveries_max_count, settings.deliveries_max_bytes),
@@ -58,7 +58,7 @@ async def bound_dead_letters(connections: Connections, keys: Keys, settings: Set
     return dropped
 
 
-async def forget_done(connections: Connections, keys: Keys, most: int) -> int:
+async def delete_finished(connections: Connections, keys: Keys, most: int) -> int:
     """Delete up to `most` finished deliveries, oldest first; returns how many."""
     gone, start = 0, 0
     for _ in range(_ROUNDS):
@@ -86,15 +86,15 @@ async def _sampled(connections: Connections, keys: Keys, name: str) -> list[str]
 async def _excess(
     connections: Connections, keys: Keys, name: str, sample: Sequence[str], most: int, most_bytes: int
 ) -> int:
-    """How many records are too many, by number or by bytes. Bytes are estimated from the mean size of the sample."""
+    """By how many records a list is over its limits of number or bytes; estimates bytes by the mean size of the sample."""
     if not sample:
         return 0
-    asked: list[Command] = [("ZCARD", keys(name))]
+    commands: list[Command] = [("ZCARD", keys(name))]
     for member in sample:  # the id of a delivery has a dot (`event.hook`), the id of a dead letter may have none
         record = keys("delivery" if "." in member else "deadletter", member)
-        asked += [("MEMORY", "USAGE", record), ("MEMORY", "USAGE", keys("body", member.partition(".")[0]))]
+        commands += [("MEMORY", "USAGE", record), ("MEMORY", "USAGE", keys("body", member.partition(".")[0]))]
     with connections.lease() as connection:
-        count, *sizes = await connection.exchange(asked)
+        count, *sizes = await connection.exchange(commands)
     total = int(checked(count, f"counting {name}"))
     if name == "recent":
         del sizes[1::2]  # without the bodies: several deliveries share one, and it is deleted with the last of them
@@ -130,7 +130,7 @@ class MemoryRelief:
             return 0
         deleted = 0
         while used > limit * ROOM:
-            batch = await forget_done(self._connections, self._keys, 4 * _AT_ONCE) or await self._trim()
+            batch = await delete_finished(self._connections, self._keys, 4 * _AT_ONCE) or await self._trim()
             if not batch:
                 if not self._warned:
                     self._warned = True

@@ -1,7 +1,7 @@
 """Maintenance jobs: bulk retries, redrives, drops and replays, a page at a time.
 
-The record under `job:<id>` is the job; an RQ job only gives it a worker for a while. Its cursor is in Redis, so a kill costs
-one page. The scripts make it harmless to do a page twice, so the next worker begins at the cursor.
+The key `job:<id>` holds the job and its cursor; an RQ job only runs it for a while. After a kill the next worker starts at
+the cursor and repeats at most one page. That is harmless, because the scripts skip what is done.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ACTS: Final = {"retry": retry, "redrive": redrive, "drop": drop}
 """The function of each kind of job that works on ids of deliveries or dead letters."""
 
 SLICE_SECONDS: Final = 20.0
-"""How long one RQ job works at maintenance jobs before it ends, so that others get their turn (`tidy` every 30 s)."""
+"""How long one RQ job works at maintenance jobs before it ends, so that other RQ jobs can run (`tidy` every 30 s)."""
 
 _NAP_SECONDS: Final = 0.5
 
@@ -52,7 +52,7 @@ class BulkJob(msgspec.Struct, frozen=True, kw_only=True):
     created: int
     updated: int
     looked: int = 0
-    """How many deliveries, dead letters or events it has looked at."""
+    """How many deliveries, dead letters or events it has read."""
     done: int = 0
     """How many deliveries it has retried, dropped or sent again."""
     total: int = 0
@@ -67,7 +67,7 @@ class BulkJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(NamedTuple):
-    """A page that is done: the cursor after it, what to add to the counts, and seconds to wait before the next page."""
+    """The result of one page: the cursor after it, what to add to the counts, and seconds to wait before the next page."""
 
     cursor: str
     looked: int
@@ -78,8 +78,8 @@ class Step(NamedTuple):
 async def begin(connections: Connections, keys: Keys, kind: Kind, spec: Filter | ReplaySpec, total: int = 0) -> str:
     """Create a job; returns its id.
 
-    `total` is how many deliveries are selected, 0 if they were not counted. Without `until` in its spec it covers what exists
-    now.
+    `total` is how many deliveries are selected, 0 if they were not counted. Without `until` in its spec, the job covers what
+    exists now.
     """
     name, now = os.urandom(4).hex(), await server_now(connections)
     if not spec.until:
@@ -106,13 +106,13 @@ async def begin(connections: Connections, keys: Keys, kind: Kind, spec: Filter |
         replies = await connection.exchange(
             [("HSET", keys("job", name), *fields), ("PEXPIRE", keys("job", name), DONE_MS)]
             + [
-                (word, keys(index), *more)
+                (command, keys(index), *more)
                 for index in ("jobs", "jobs:open")
-                for word, more in (("ZADD", (now, name)), ("PEXPIRE", (DONE_MS,)))
+                for command, more in (("ZADD", (now, name)), ("PEXPIRE", (DONE_MS,)))
             ]
         )
     for reply in replies:
-        checked(reply, "writing a job down")
+        checked(reply, "writing a job")
     return name
 
 
@@ -146,8 +146,8 @@ async def stop_job(connections: Connections, keys: Keys, name: str) -> bool:
     return bool(await call(connections, "stop", (keys("job", name), keys("jobs:open")), (name, now)))
 
 
-async def waiting(connections: Connections, keys: Keys) -> list[str]:
-    """The jobs that have not ended and that no worker has."""
+async def waiting_jobs(connections: Connections, keys: Keys) -> list[str]:
+    """The ids of jobs that have not ended and that no worker runs."""
     with connections.lease() as connection:
         (rows,) = await connection.exchange([("ZRANGE", keys("jobs:open"), 0, 99)])
         names = [name.decode() for name in checked(rows, "looking for jobs")]
@@ -155,14 +155,14 @@ async def waiting(connections: Connections, keys: Keys) -> list[str]:
     return [name for name, lives in zip(names, held, strict=True) if lives == 0]
 
 
-async def work_off(
+async def run_waiting_jobs(
     connections: Connections, keys: Keys, watcher: Watcher, stop: asyncio.Event, *, seconds: float = SLICE_SECONDS
 ) -> int:
     """Work at the waiting jobs in turn, for this many seconds in all; returns how many deliveries were done."""
     until, done = time.monotonic() + seconds, 0
     await watcher.refresh(force=True)
     while not stop.is_set() and time.monotonic() < until:
-        names = await waiting(connections, keys)
+        names = await waiting_jobs(connections, keys)
         if not names:
             break
         share = max(1.0, (until - time.monotonic()) / len(names))
@@ -191,15 +191,17 @@ async def work_at(
             return 0
         async for step in _steps(connections, keys, watcher, await job(connections, keys, name)):
             done += step.done
-            word = await lease.write_progress("running", step)
+            lease_state = await lease.write_progress("running", step)
             rest = step.wait
-            while word == "go" and rest > 0 and not stop.is_set():
+            while lease_state == "go" and rest > 0 and not stop.is_set():
                 await asyncio.sleep(min(rest, _NAP_SECONDS))
                 rest -= _NAP_SECONDS
                 if rest > 0:
-                    word = await lease.write_progress("running")
-            if word != "go":
-                log.warning("job %s: %s", name, "it was stopped" if word == "stopped" else "another worker has it")
+                    lease_state = await lease.write_progress("running")
+            if lease_state != "go":
+                log.warning(
+                    "job %s: %s", name, "it was stopped" if lease_state == "stopped" else "another worker has it"
+                )
                 return done
             if stop.is_set() or time.monotonic() > until:
                 await lease.write_progress("queued")
@@ -238,8 +240,8 @@ class _Lease:
             step.cursor,
             error,
         )
-        word: bytes = await call(self._connections, "progress", self._keys, args)
-        return word.decode()
+        lease_state: bytes = await call(self._connections, "progress", self._keys, args)
+        return lease_state.decode()
 
 
 def _steps(connections: Connections, keys: Keys, watcher: Watcher, bulk_job: BulkJob) -> AsyncIterator[Step]:
@@ -252,19 +254,19 @@ def _steps(connections: Connections, keys: Keys, watcher: Watcher, bulk_job: Bul
 
 
 async def _replay(
-    connections: Connections, keys: Keys, watcher: Watcher, bulk_job: BulkJob, past: ReplaySpec
+    connections: Connections, keys: Keys, watcher: Watcher, bulk_job: BulkJob, spec: ReplaySpec
 ) -> AsyncIterator[Step]:
-    async for chunk in chunks(connections, keys, past, bulk_job.id, watched(watcher), after=bulk_job.cursor):
+    async for chunk in chunks(connections, keys, spec, bulk_job.id, watched(watcher), after=bulk_job.cursor):
         start = time.monotonic()
         sent = await send(connections, keys, chunk)
         took = time.monotonic() - start
-        yield Step(chunk.last, chunk.looked, sent, max(0.0, sent / past.rate - took) if past.rate else 0.0)
+        yield Step(chunk.last, chunk.looked, sent, max(0.0, sent / spec.rate - took) if spec.rate else 0.0)
 
 
 async def _on_deliveries(
     connections: Connections, keys: Keys, bulk_job: BulkJob, wanted: Filter
 ) -> AsyncIterator[Step]:
-    """Retry, redrive or drop what passes the filter and has not changed since the job began; the scripts count it."""
+    """Retry, redrive or drop what passes the filter and has not changed since the job was created; the scripts count it."""
     fits_delivery, fits_letter = delivery_test(wanted), letter_test(wanted)
     index = "recent" if bulk_job.kind == "retry" else "dead"
     after: Position = msgspec.json.decode(bulk_job.cursor, type=tuple[float, str]) if bulk_job.cursor else START

@@ -31,16 +31,16 @@ from workers.runtime.spooled_once import Repeats
 from workers.runtime.stream_repair import AHEAD_MS
 
 BLOCK_SECONDS: Final = 1.0
-"""How long one read of a follower waits (seconds); Ctrl-C is noticed within this time."""
+"""How long one read of `follow` waits (seconds), and so how long Ctrl-C may take."""
 
 _MOST_PAGE: Final = 1_000
 _PAGE_BYTES: Final = 1024 * 1024
 CLOCK_MS: Final = 2_000
-"""How far an agent's clock may be behind the server's, so that its events are found without a search of the whole stream."""
+"""An event whose agent's clock is at most this far ahead of the server's is found without a search of the whole stream."""
 _ID_TIME: Final = re.compile(r"e([0-9a-f]{12})[0-9a-f]{20}")
 _KINDS: Final = frozenset(kind.value for kind in EventType)
 
-Say = Callable[[int], None]
+OnProgress = Callable[[int], None]
 """Called with the number of entries that have been searched."""
 
 
@@ -58,7 +58,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     of: str = ""
     """The request that an agent's report of its own fallback is about."""
     same: bool = False
-    """Whether the same hook call was asked about before: it got the same answer and is delivered once."""
+    """Whether it repeats an earlier request for the same hook call: it got the same answer and makes no deliveries."""
     problem: str = ""
     """Why its body could not be read; empty if it could."""
     size: int = 0
@@ -68,7 +68,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     asked: int = 0
     """When the request was added, by the server's clock; 0 if it was no request, or if an older evaluator answered it."""
     decided: int = 0
-    """When its verdict was there and the reply began, by the server's clock; 0 as for `asked`."""
+    """When its verdict was ready and the evaluator began to reply, by the server's clock; 0 as for `asked`."""
 
     @property
     def decision(self) -> str:
@@ -76,13 +76,13 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
         return "fallback" if self.of else self.verdict.decision if self.verdict is not None else ""
 
     @property
-    def fell_back(self) -> str:
+    def fallback_reason(self) -> str:
         """Why no hook gave the answer; empty if one did."""
         return self.fallback or (self.verdict.fallback if self.verdict is not None else "")
 
 
 def event_test(wanted: Filter) -> Callable[[Seen], bool]:
-    """A test of events; raises PatternError."""
+    """A function that tests an event; raises PatternError."""
     types, tool = type_index(wanted), parse_tool(wanted.tool)
     source = source_name(wanted.source) if wanted.source else ""
     condition = compile_condition(wanted.where) if wanted.where else None
@@ -103,7 +103,7 @@ def event_test(wanted: Filter) -> Callable[[Seen], bool]:
 
 
 def _has_decision(seen: Seen, decision: str) -> bool:
-    return decision in {"", seen.decision} or (decision == "fallback" and bool(seen.fell_back))
+    return decision in {"", seen.decision} or (decision == "fallback" and bool(seen.fallback_reason))
 
 
 def _holds(condition: Condition, seen: Seen) -> bool:
@@ -142,7 +142,7 @@ async def pages(
 async def events_pages(
     connections: Connections, keys: Keys, *, start: str = "-", end: str = "+", newest_first: bool = False
 ) -> AsyncIterator[list[StreamEntry]]:
-    """The event stream in pages, without the repeats of entries that were sent twice from a spool."""
+    """The event stream in pages, without entries that a spool sent a second time."""
     shown = Repeats()
     async for entries in pages(connections, keys("events"), start=start, end=end, newest_first=newest_first):
         if left := await shown.without_repeats(connections, keys, entries):
@@ -150,9 +150,14 @@ async def events_pages(
 
 
 async def recent(
-    connections: Connections, keys: Keys, wanted: Filter = NO_FILTER, *, most: int = 50, say: Say | None = None
+    connections: Connections,
+    keys: Keys,
+    wanted: Filter = NO_FILTER,
+    *,
+    most: int = 50,
+    on_progress: OnProgress | None = None,
 ) -> list[Seen]:
-    """The newest events that pass the filter, newest first; reads back no further than its `since`."""
+    """At most `most` events that pass the filter, newest first; reads no events before its `since`."""
     fits, found, looked = event_test(wanted), [], 0
     async for entries in events_pages(connections, keys, start=str(wanted.since or "-"), newest_first=True):
         for entry in entries:
@@ -162,23 +167,23 @@ async def recent(
                 if len(found) == most:
                     return found
         looked += len(entries)
-        if say is not None:
-            say(looked)
+        if on_progress is not None:
+            on_progress(looked)
     return found
 
 
-async def find_event(connections: Connections, keys: Keys, name: str, *, say: Say | None = None) -> Seen:
+async def find_event(connections: Connections, keys: Keys, name: str, *, on_progress: OnProgress | None = None) -> Seen:
     """The event of this id, recorded or still waiting for its verdict; raises NotFound.
 
-    Searches around the time in the id, then the copies that deliveries keep, then the whole stream, because an agent's
-    clock may be wrong and a spooled event arrives late. If only an agent's report of its own fallback is left, returns it.
+    Searches around the time in the id, then the copies that deliveries keep, then the whole stream: an agent's
+    clock may be wrong, and a spooled event arrives late. If only the agent's report of its fallback is kept, returns that.
     """
-    entry, pending = await find_entry_anywhere(connections, keys, name, say)
+    entry, pending = await find_entry_anywhere(connections, keys, name, on_progress)
     return msgspec.structs.replace(read_seen(entry, keys), pending=pending)
 
 
 async def find_entry_anywhere(
-    connections: Connections, keys: Keys, name: str, say: Say | None
+    connections: Connections, keys: Keys, name: str, on_progress: OnProgress | None
 ) -> tuple[StreamEntry, bool]:
     """The entry of an event, searched as in `find_event`, and whether it still waits for its verdict; raises NotFound."""
     near = await _near_its_time(connections, keys, name) or await kept_event(connections, keys, name)
@@ -197,8 +202,8 @@ async def find_entry_anywhere(
             if _named(entry, b"of") == name:
                 report = entry
         looked += len(entries)
-        if say is not None:
-            say(looked)
+        if on_progress is not None:
+            on_progress(looked)
     if report is not None:
         return report, False
     raise NotFound(
@@ -255,7 +260,8 @@ async def follow(connections: Connections, keys: Keys) -> AsyncIterator[StreamEn
                     newest = checked(reply, "reading events")
                     last = newest[0][0].decode() if newest else "0-0"
                 elif int(last.partition("-")[0]) > time.time() * 1000 + AHEAD_MS:
-                    # A made-up id: no entry follows it. A repair of the stream gives its entry another id.
+                    # A program made up this id, and no later entry may have a larger one. The repair of the stream moves the
+                    # entry to another id, after which we go on reading.
                     (moved,) = await connection.exchange([("HGET", keys("moved", "events"), last)])
                     last = moved.decode() if isinstance(moved, bytes) else last
                 wait = ("XREAD", "COUNT", 100, "BLOCK", int(BLOCK_SECONDS * 1000), "STREAMS", stream, last)

@@ -16,15 +16,15 @@ from workers.records.events import kept_event, read_seen, record
 from workers.records.selection import filtered_letters
 
 
-async def exported(connections: Connections, keys: Keys, wanted: Filter) -> AsyncIterator[dict[str, Any]]:
-    """A record for each dead letter that passes the filter, oldest first: `letter`; of a delivery also `log` and `event`."""
+async def export_letters(connections: Connections, keys: Keys, wanted: Filter) -> AsyncIterator[dict[str, Any]]:
+    """A record with `letter` for each dead letter that passes the filter, oldest first; also `log` and `event` of a delivery."""
     async for letter in filtered_letters(connections, keys, wanted):
-        line: dict[str, Any] = {"letter": msgspec.to_builtins(letter)}
+        letter_record: dict[str, Any] = {"letter": msgspec.to_builtins(letter)}
         if letter.kind == "delivery":
             try:
-                line["log"] = msgspec.to_builtins((await delivery(connections, keys, letter.id)).log)
+                letter_record["log"] = msgspec.to_builtins((await delivery(connections, keys, letter.id)).log)
             except NotFound:
                 continue  # dropped since it was listed
             kept = await kept_event(connections, keys, letter.event)
-            line["event"] = record(read_seen(kept, keys), raw=True) if kept is not None else None
-        yield line
+            letter_record["event"] = record(read_seen(kept, keys), raw=True) if kept is not None else None
+        yield letter_record

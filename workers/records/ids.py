@@ -16,20 +16,20 @@ from bus.requests import MOST_BUDGET_MS
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked, server_now
-from workers.records.events import CLOCK_MS, Say, events_pages, pages
+from workers.records.events import CLOCK_MS, OnProgress, events_pages, pages
 
 _WHOLE: Final = re.compile(r"e[0-9a-f]{32}")
 _TIMED: Final = re.compile(r"e([0-9a-f]{5,12})[0-9a-f]*")
-"""With five digits or more, the time in an id narrows the search to twelve days or less."""
+"""An event id; five digits of its time or more narrow the search to twelve days or less."""
 
 _SHORT: Final = re.compile(r"[0-9a-f]{3,}")
-"""With three digits or more, a short form narrows the search to a minute or less of every three days."""
+"""A short form; three digits or more narrow the search to at most a minute in every three days."""
 
 _SHORT_DIGITS: Final = 13 - SLOW_CHARACTERS
 """A short form begins with this many digits of the time."""
 
 _ROUND_MS: Final = 16**_SHORT_DIGITS
-"""After this time (milliseconds) the same digits occur again."""
+"""The digits of a short form repeat after this time (milliseconds)."""
 
 _SINGULAR: Final = {"events": "event", "deliveries": "delivery", "dead letters": "dead letter", "jobs": "job"}
 _MOST_SHOWN: Final = 5
@@ -41,13 +41,15 @@ _NEAR: Final = 0.88
 """How similar an id must be to be suggested: one wrong or exchanged character in ten."""
 
 _MOST_COMPARED: Final = 2_000
-"""The newest so many ids are compared with one that does not exist: 50 ms."""
+"""How many of the newest ids are compared with an id that does not exist; that takes 50 ms."""
 
 
-async def whole_event_id(connections: Connections, keys: Keys, beginning: str, *, say: Say | None = None) -> str:
-    """The id of the one event with this prefix; the prefix itself if there is none.
+async def whole_event_id(
+    connections: Connections, keys: Keys, beginning: str, *, on_progress: OnProgress | None = None
+) -> str:
+    """The id of the only event with this prefix; the prefix itself if no event has it.
 
-    Raises AmbiguousId, and NotFound where it can say which id was probably meant.
+    Raises AmbiguousId if several events have it, and NotFound if none has it but one id is similar.
     """
     if not beginning or _WHOLE.fullmatch(beginning):
         return beginning
@@ -65,16 +67,16 @@ async def whole_event_id(connections: Connections, keys: Keys, beginning: str, *
         found.update(name.partition(".")[0] for name in members if "." in name)
     if not found:
         compared: list[str] = []
-        await _in_events(connections, keys, beginning, found, "-", "+", say, compared)
+        await _in_events(connections, keys, beginning, found, "-", "+", on_progress, compared)
         if not found:
-            _suggest(beginning, compared, "events")
-    return _only(beginning, found, "events")
+            _raise_if_similar(beginning, compared, "events")
+    return _check_unique(beginning, found, "events")
 
 
 async def whole_delivery_id(connections: Connections, keys: Keys, beginning: str) -> str:
-    """The id of the one delivery with this prefix; the prefix itself if there is none. Raises as `whole_event_id`.
+    """The id of the only delivery with this prefix; the prefix itself if none has it. Raises as `whole_event_id`.
 
-    `e019a2.audit` is the beginning of an event's id, a dot, and the beginning of a hook's or endpoint's id.
+    In `e019a2.audit` each side of the dot is a prefix: of an event's id, and of a hook's or endpoint's id.
     """
     return await _only_member(connections, keys("recent"), beginning, "deliveries")
 
@@ -90,16 +92,16 @@ async def whole_delivery_ids(connections: Connections, keys: Keys, beginnings: S
 
 
 def whole_id(beginning: str, ids: Iterable[str], what: str) -> str:
-    """The one id with this prefix; the prefix itself if there is none. Raises as `whole_event_id`; `what` are the ids."""
+    """The only id with this prefix; the prefix itself if none has it. Raises as `whole_event_id`; `what` names the ids."""
     known = list(ids)
     found = set(_matching(beginning, known))
     if not found:
-        _suggest(beginning, known, what)
-    return _only(beginning, found, what)
+        _raise_if_similar(beginning, known, what)
+    return _check_unique(beginning, found, what)
 
 
 async def _spans(connections: Connections, keys: Keys, beginning: str) -> list[tuple[int, int]]:
-    """The spans of time (ms) of event ids with this prefix; none if the prefix is too short to narrow the search."""
+    """The time spans (ms) in which event ids can have this prefix; empty if it is too short to narrow the search."""
     timed = _TIMED.fullmatch(beginning)
     spans = [(int(timed[1].ljust(12, "0"), 16), int(timed[1].ljust(12, "f"), 16))] if timed is not None else []
     if _SHORT.fullmatch(beginning):
@@ -108,7 +110,7 @@ async def _spans(connections: Connections, keys: Keys, beginning: str) -> list[t
 
 
 async def _short_spans(connections: Connections, keys: Keys, digits: str) -> list[tuple[int, int]]:
-    """As `_spans`, for a short form: one span for each repetition of its digits since the oldest event, newest first."""
+    """The time spans of a short form: one for each repetition of its digits since the oldest event, newest first."""
     with connections.lease() as connection:
         (rows,) = await connection.exchange([("XRANGE", keys("events"), "-", "+", "COUNT", 1)])
     oldest = [int(name.partition(b"-")[0]) for name, _ in checked(rows, "looking for the oldest event")]
@@ -126,10 +128,10 @@ async def _in_events(
     found: set[str],
     start: str,
     end: str,
-    say: Say | None = None,
+    on_progress: OnProgress | None = None,
     compared: list[str] | None = None,
 ) -> None:
-    """Add the ids with this prefix to `found`, and the newest ids that were looked at to `compared`."""
+    """Add the ids with this prefix to `found`, and the newest ids that were read to `compared`."""
     looked = 0
     async for entries in events_pages(connections, keys, start=start, end=end, newest_first=True):
         names = [entry.fields.get(b"id", b"").decode("utf-8", "replace") for entry in entries]
@@ -139,8 +141,8 @@ async def _in_events(
         looked += len(entries)
         if len(found) >= _ENOUGH or beginning in found:
             return
-        if say is not None:
-            say(looked)
+        if on_progress is not None:
+            on_progress(looked)
 
 
 async def _members(connections: Connections, key: str, beginning: str) -> set[str]:
@@ -170,16 +172,18 @@ async def _members(connections: Connections, key: str, beginning: str) -> set[st
 
 
 async def _only_member(connections: Connections, key: str, beginning: str, what: str) -> str:
-    """The one member of a sorted set of delivery ids that has this prefix, as `whole_id`."""
+    """The only member of a sorted set of delivery ids with this prefix, as `whole_id`."""
     found = await _members(connections, key, beginning)
     if not found:
         with connections.lease() as connection:
             (newest,) = await connection.exchange([("ZREVRANGE", key, 0, _MOST_COMPARED - 1)])
-        _suggest(beginning, [name.decode("utf-8", "replace") for name in checked(newest, "looking for ids")], what)
-    return _only(beginning, found, what)
+        _raise_if_similar(
+            beginning, [name.decode("utf-8", "replace") for name in checked(newest, "looking for ids")], what
+        )
+    return _check_unique(beginning, found, what)
 
 
-def _suggest(wrong: str, names: Iterable[str], what: str) -> None:
+def _raise_if_similar(wrong: str, names: Iterable[str], what: str) -> None:
     """Raise NotFound with the id that was probably meant; do nothing if none is similar."""
     event, dot, _ = wrong.partition(".")
     meant: dict[str, str] = {}
@@ -196,7 +200,7 @@ def _matching(beginning: str, names: Iterable[str]) -> Iterable[str]:
     return (name for name in names if begins(name, beginning))
 
 
-def _only(beginning: str, found: set[str], what: str) -> str:
+def _check_unique(beginning: str, found: set[str], what: str) -> str:
     if beginning in found or not found:
         return beginning
     found = {name for name in found if name.startswith(beginning.partition(".")[0])} or found

@@ -1,6 +1,6 @@
 """When each hook ran last, read from the verdicts of the newest events and from the newest deliveries.
 
-Hooks write nothing for this when they run. So a hook whose last run is further back than the newest events has no entry.
+A run writes no record of its own, so a hook that ran only before the newest events has no entry.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class RunHistory(NamedTuple):
 
 
 async def last_runs(connections: Connections, keys: Keys, *, host: str = "") -> RunHistory:
-    """The last run of each hook in the newest events and deliveries; `folders` only if `host` is given."""
+    """The last run of each hook in the newest events and deliveries; `folders` is filled only for a `host`."""
     runs: dict[str, HookRun] = {}
     folders: dict[str, None] = {}
     looked = size = 0
     async for entries in events_pages(connections, keys, newest_first=True):
         for entry in entries:
-            for hook, run in _parts(entry.fields.get(b"verdict"), entry.ms):
+            for hook, run in _hook_runs(entry.fields.get(b"verdict"), entry.ms):
                 runs.setdefault(hook, run)
             if host:
                 folders |= dict.fromkeys(filter(None, [_folder(entry, keys, host)]))
@@ -59,15 +59,15 @@ async def last_runs(connections: Connections, keys: Keys, *, host: str = "") -> 
     return RunHistory(runs, tuple(folders))
 
 
-def _parts(raw: bytes | None, ms: int) -> list[tuple[str, HookRun]]:
+def _hook_runs(raw: bytes | None, ms: int) -> list[tuple[str, HookRun]]:
     if raw is None:
         return []
     try:
         verdict = decode_verdict(raw)
     except DecodeError:  # a verdict of another version cannot be read
         return []
-    spoke = [(part.hook, HookRun(ms, "failed" if part.fallback else part.decision)) for part in verdict.parts]
-    return spoke + [(hook, HookRun(ms, "abstain")) for rules in verdict.silent.values() for hook in rules]
+    answered = [(part.hook, HookRun(ms, "failed" if part.fallback else part.decision)) for part in verdict.parts]
+    return answered + [(hook, HookRun(ms, "abstain")) for rules in verdict.silent.values() for hook in rules]
 
 
 def _folder(entry: StreamEntry, keys: Keys, host: str) -> str:

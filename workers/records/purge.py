@@ -1,4 +1,4 @@
-"""Delete events before their retention ends; never one that a group has not acknowledged."""
+"""Deletes events before their retention ends, but only those that every group has acknowledged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bus.requests import read_event, read_request
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import StreamEntry, call, checked, flat, server_now
-from workers.records.events import Say, pages
+from workers.records.events import OnProgress, pages
 
 _NO_LIMIT: Final = 10**15
 
@@ -20,24 +20,26 @@ class ReaderGroup(NamedTuple):
 
     name: str
     last: tuple[int, int]
-    """The last entry that it was handed."""
+    """The last entry that was delivered to it."""
     pending: int
-    """Entries that it was handed and has not acknowledged."""
+    """The number of entries that were delivered to it and that it has not acknowledged."""
 
 
-async def purge_older(connections: Connections, keys: Keys, seconds: float, *, say: Say | None = None) -> int:
+async def purge_older(
+    connections: Connections, keys: Keys, seconds: float, *, on_progress: OnProgress | None = None
+) -> int:
     """Delete acknowledged events that are older than `seconds` (0: all of them); returns how many."""
     await groups(connections, keys)
     oldest = await server_now(connections) - int(seconds * 1000)
-    # The script's XTRIM takes everything that is over its age at once.
+    # The script's XTRIM deletes everything before an id at once.
     aged, _ = await call(connections, "trim", (keys("events"),), (f"{oldest + 1}-0", _NO_LIMIT, 0, 1))
-    if say is not None:
-        say(int(aged))
+    if on_progress is not None:
+        on_progress(int(aged))
     return int(aged)
 
 
 async def purge_session(
-    connections: Connections, keys: Keys, session: str, *, say: Say | None = None
+    connections: Connections, keys: Keys, session: str, *, on_progress: OnProgress | None = None
 ) -> tuple[int, int]:
     """Delete the acknowledged events of one session; returns how many, and how many are not acknowledged yet.
 
@@ -46,17 +48,17 @@ async def purge_session(
     readers = await groups(connections, keys)
     removed = kept = looked = 0
     async for entries in pages(connections, keys("events")):
-        mine = [entry for entry in entries if _session(entry, keys) == session]
-        if mine:
-            free = await _acknowledged(connections, keys, readers, mine)
-            if free:
+        session_entries = [entry for entry in entries if _session(entry, keys) == session]
+        if session_entries:
+            acknowledged = await _acknowledged(connections, keys, readers, session_entries)
+            if acknowledged:
                 with connections.lease() as connection:
-                    (reply,) = await connection.exchange([("XDEL", keys("events"), *free)])
+                    (reply,) = await connection.exchange([("XDEL", keys("events"), *acknowledged)])
                 removed += int(checked(reply, "removing events"))
-            kept += len(mine) - len(free)
+            kept += len(session_entries) - len(acknowledged)
         looked += len(entries)
-        if say is not None:
-            say(looked)
+        if on_progress is not None:
+            on_progress(looked)
     return removed, kept
 
 
@@ -72,7 +74,7 @@ async def groups(connections: Connections, keys: Keys) -> list[ReaderGroup]:
             "`fleethook worker dispatcher` (or `up`) starts one"
         )
     return [
-        ReaderGroup(row[b"name"].decode(), _parts(row[b"last-delivered-id"].decode()), int(row[b"pending"]))
+        ReaderGroup(row[b"name"].decode(), _split_id(row[b"last-delivered-id"].decode()), int(row[b"pending"]))
         for row in rows
     ]
 
@@ -82,20 +84,22 @@ async def _acknowledged(
 ) -> list[str]:
     """The ids of the entries that every group has acknowledged.
 
-    An entry that a group has read and that is not pending never becomes pending again: so the answer stays true.
+    The answer stays true: an entry that a group has read and acknowledged never becomes pending again.
     """
-    free = [entry.id for entry in entries if all(_parts(entry.id) <= group.last for group in readers)]
+    acknowledged = [entry.id for entry in entries if all(_split_id(entry.id) <= group.last for group in readers)]
     busy = [group for group in readers if group.pending]
-    if not free or not busy:
-        return free
+    if not acknowledged or not busy:
+        return acknowledged
     with connections.lease() as connection:
         for group in busy:
-            asked = [("XPENDING", keys("events"), group.name, name, name, 1) for name in free]
+            asked = [("XPENDING", keys("events"), group.name, name, name, 1) for name in acknowledged]
             replies = await connection.exchange(asked)
-            free = [
-                name for name, rows in zip(free, replies, strict=True) if checked(rows, "asking what is pending") == []
+            acknowledged = [
+                name
+                for name, rows in zip(acknowledged, replies, strict=True)
+                if checked(rows, "asking what is pending") == []
             ]
-    return free
+    return acknowledged
 
 
 def _session(entry: StreamEntry, keys: Keys) -> str | None:
@@ -107,6 +111,6 @@ def _session(entry: StreamEntry, keys: Keys) -> str | None:
         return None
 
 
-def _parts(name: str) -> tuple[int, int]:
+def _split_id(name: str) -> tuple[int, int]:
     ms, _, number = name.partition("-")
     return int(ms), int(number or 0)

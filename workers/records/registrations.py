@@ -10,7 +10,7 @@ from bus.ids import connection_name
 from bus.wire.connections import Connections
 
 STALE_SECONDS: Final = 120.0
-"""RQ's workers write a heartbeat every 45 s; one without a heartbeat for this long (seconds) counts as dead."""
+"""RQ's workers write a heartbeat every 45 s; a worker without a heartbeat for this long (seconds) counts as dead."""
 
 
 async def registered_workers(rq: Connections, settings: Settings, kind: str) -> tuple[str, ...] | None:

@@ -1,4 +1,4 @@
-"""Replay: past events, sent to endpoints again as new deliveries.
+"""Sends past events to endpoints again, as new deliveries.
 
 The id of a replayed delivery is `<event>.<endpoint>.r<job>`. So its `webhook-id` is new while its body has the event's old
 id, and a job that repeats a page after a crash makes no delivery twice.
@@ -39,7 +39,7 @@ class ReplaySpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     where: str = ""
     """A CEL condition over `event` and `verdict`, as in a hook's `when:`; an event for which it fails is left out."""
     endpoint: str = ""
-    """Its id; empty for every endpoint that the event matches now."""
+    """The endpoint's id; empty for every endpoint that the event matches now."""
     rate: float = 0.0
     """The most deliveries a second; 0: as fast as they can be written."""
 
@@ -57,49 +57,49 @@ class Chunk(NamedTuple):
 
     last: str
     looked: int
-    again: list[ReplayedEvent]
-    doubts: tuple[str, ...] = ()
-    """For each event that is left out because the condition failed: why."""
+    replayed: list[ReplayedEvent]
+    condition_errors: tuple[str, ...] = ()
+    """For each event that was left out because the condition could not be evaluated: the reason."""
 
     @property
     def deliveries(self) -> int:
-        """How many deliveries."""
-        return sum(len(event.deliveries) for event in self.again)
+        """How many deliveries the chunk has."""
+        return sum(len(event.deliveries) for event in self.replayed)
 
 
 async def chunks(
-    connections: Connections, keys: Keys, past: ReplaySpec, job: str, in_force: InForce, *, after: str = ""
+    connections: Connections, keys: Keys, spec: ReplaySpec, job: str, in_force: InForce, *, after: str = ""
 ) -> AsyncIterator[Chunk]:
-    """The parts of a replay, oldest first, each for a quarter of a second at its rate; `after` is the last entry done."""
-    choose = _chooser(past, job, in_force, keys)
-    most = _CHUNK if not past.rate else max(1, min(_CHUNK, int(past.rate * _CHUNK_SECONDS)))
-    start = f"({after}" if after else str(past.since)
-    async for entries in events_pages(connections, keys, start=start, end=str(past.until)):
-        again: list[ReplayedEvent] = []
-        doubts: list[str] = []
+    """The chunks of a replay, oldest first, each for a quarter of a second at its rate; `after` is the last entry done."""
+    choose = _chooser(spec, job, in_force, keys)
+    most = _CHUNK if not spec.rate else max(1, min(_CHUNK, int(spec.rate * _CHUNK_SECONDS)))
+    start = f"({after}" if after else str(spec.since)
+    async for entries in events_pages(connections, keys, start=start, end=str(spec.until)):
+        replayed: list[ReplayedEvent] = []
+        condition_errors: list[str] = []
         looked = count = 0
         for entry in entries:
             looked += 1
             try:
-                replayed = choose(entry)
+                past_event = choose(entry)
             except ConditionError as error:
-                replayed = None
-                doubts.append(str(error))
-            if replayed is not None:
-                again.append(replayed)
-                count += len(replayed.deliveries)
+                past_event = None
+                condition_errors.append(str(error))
+            if past_event is not None:
+                replayed.append(past_event)
+                count += len(past_event.deliveries)
             if count >= most:
-                yield Chunk(entry.id, looked, again, tuple(doubts))
-                again, doubts, looked, count = [], [], 0, 0
+                yield Chunk(entry.id, looked, replayed, tuple(condition_errors))
+                replayed, condition_errors, looked, count = [], [], 0, 0
         if looked:
-            yield Chunk(entries[-1].id, looked, again, tuple(doubts))
+            yield Chunk(entries[-1].id, looked, replayed, tuple(condition_errors))
 
 
 async def send(connections: Connections, keys: Keys, chunk: Chunk) -> int:
-    """Write the deliveries of a chunk; returns how many it has, counting those that an earlier try wrote."""
+    """Write the deliveries of a chunk; returns how many it has, including those that an earlier run wrote."""
     calls = [
         dispatch_call(past.entry, past.event, past.deliveries, keys, "", pack_fields(past.entry), now_ms(), "-")
-        for past in chunk.again
+        for past in chunk.replayed
     ]
     for reply in await call_all(connections, calls) if calls else ():
         checked(reply, "replaying")
@@ -107,14 +107,14 @@ async def send(connections: Connections, keys: Keys, chunk: Chunk) -> int:
 
 
 def watched(watcher: Watcher) -> InForce:
-    """The hook set in force for an event, by a watcher."""
+    """A function that returns the hook set in force for an event."""
     return watcher.for_event
 
 
 def _chooser(
-    past: ReplaySpec, job: str, in_force: InForce, keys: Keys
+    spec: ReplaySpec, job: str, in_force: InForce, keys: Keys
 ) -> Callable[[StreamEntry], ReplayedEvent | None]:
-    condition = compile_condition(past.where) if past.where else None
+    condition = compile_condition(spec.where) if spec.where else None
 
     def choose(entry: StreamEntry) -> ReplayedEvent | None:
         if b"of" in entry.fields or b"same" in entry.fields:
@@ -128,14 +128,16 @@ def _chooser(
             raise ConditionError(str(error)) from error
         except DecodeError:
             return None
-        if verdict is not None:  # an endpoint that took part in the verdict got no delivery then; a replay sends it one
+        if (
+            verdict is not None
+        ):  # without parts: an endpoint that took part in the verdict got no delivery then, but a replay sends it
             verdict = msgspec.structs.replace(verdict, parts=())
-        found = [
+        replays = [
             msgspec.structs.replace(delivery, id=f"{delivery.id}.r{job}")
             for delivery in deliveries_of(event, verdict, in_force(event), keys)
-            if delivery.kind == "webhook" and past.endpoint in {"", delivery.hook}
+            if delivery.kind == "webhook" and spec.endpoint in {"", delivery.hook}
         ]
-        return ReplayedEvent(entry, event, found) if found else None
+        return ReplayedEvent(entry, event, replays) if replays else None
 
     return choose
 

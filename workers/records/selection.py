@@ -1,4 +1,4 @@
-"""All deliveries and dead letters that pass a filter, oldest first."""
+"""Finds all deliveries and dead letters that pass a filter, oldest first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 _PAGE: Final = 200
 
 Position = tuple[float, str]
-"""How far a walk through a sorted set is: the score and the name of the last member that it gave."""
+"""The position of a walk through a sorted set: the score and the name of the last member that it returned."""
 
 START: Final[Position] = (0.0, "")
 
@@ -57,7 +57,7 @@ async def read_deliveries(connections: Connections, keys: Keys, ids: Sequence[st
 
 
 async def read_letters(connections: Connections, keys: Keys, ids: Sequence[str]) -> list[DeadLetter]:
-    """The dead letters with these ids, without those that no longer are dead letters."""
+    """The dead letters with these ids, without those that are dead letters no more."""
     asked: list[tuple[str, ...]] = []
     for name in ids:
         asked += [("ZSCORE", keys("dead"), name), ("HGETALL", keys("delivery" if "." in name else "deadletter", name))]
@@ -89,7 +89,7 @@ async def _filtered(
     read: Callable[[Connections, Keys, Sequence[str]], Awaitable[list[T]]],
     test: Callable[[T], bool],
 ) -> AsyncIterator[T]:
-    """The items with the ids of the filter, or else all items of the index, that pass the test."""
+    """The items that pass the test: of the filter's ids if it has any, else of the whole index."""
     if wanted.ids:
         for item in filter(test, await read(connections, keys, wanted.ids)):
             yield item

@@ -1,4 +1,4 @@
-"""The state of one fleet: which processes are alive and what waits, by its server and this machine's disk."""
+"""The state of a fleet, read from its server and this machine's disk: which processes are alive, and which work waits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RoleHealth = Literal["ok", "missing", "off", "unknown"]
 
 SCAN_ROUNDS: Final = 400
 SCAN_COUNT: Final = 5_000
-"""At most two million keys are searched for parked deliveries; with more, their number is unknown."""
+"""At most two million keys are searched for parked deliveries. With more keys, the number of these is unknown."""
 
 _ANY_WAITING: Final = "[pbl][ai][rtn]*"
 """Matches `parked:*`, `batch:*` and `line:*`, so that one scan of all keys finds all three."""
@@ -77,11 +77,11 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
     lag: int | None = None
     """Entries that the group has not read yet; None if the server does not know (Redis 6.2, or after deletions)."""
     pending: int = 0
-    """Read and not acknowledged: under way."""
+    """The number of entries that were read and not acknowledged: work under way."""
 
 
 class Spool(msgspec.Struct, frozen=True, kw_only=True):
-    """What waits on this machine's disk for one agent."""
+    """The events of one agent that wait on this machine's disk."""
 
     agent: str
     records: int
@@ -91,7 +91,7 @@ class Spool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole state; `problems` says in words which processes should run and do not."""
+    """The whole state; `problems` are sentences about missing processes and lost events."""
 
     namespace: str
     server: ServerFacts
@@ -106,7 +106,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     spools: tuple[Spool, ...]
     problems: tuple[str, ...] = ()
     repairs: tuple[Repair, ...] = ()
-    """Streams that made-up ids had blocked, and that were replaced by fresh ones."""
+    """Streams that made-up entry ids had blocked, and that were replaced by new streams."""
     weakened: tuple[GuardChange, ...] = ()
     """The last changes that weakened guards, newest first."""
     unguarded: str = ""
@@ -182,7 +182,7 @@ async def server_facts(connections: Connections) -> ServerFacts:
 
 async def read_roles(connections: Connections, rq: Connections, keys: Keys, settings: Settings) -> tuple[Role, ...]:
     """The live processes of every type: by their heartbeat, and RQ's workers by their registration."""
-    evaluators = await _beating(connections, keys, keys("requests"), "evaluators")
+    evaluators = await _live_consumers(connections, keys, keys("requests"), "evaluators")
     with connections.lease() as connection:
         lives, lease = await connection.exchange(
             [("EXISTS", keys("alive", "evaluator")), ("GET", keys("alive", "dispatcher"))]
@@ -192,7 +192,7 @@ async def read_roles(connections: Connections, rq: Connections, keys: Keys, sett
         _role("evaluator", evaluators if lives == 1 else (), settings.evaluators),
         _role("dispatcher", holder, 1),
         # Off and not missing: a machine without agents needs no host worker.
-        _role("host", await _beating(connections, keys, keys("requests", host_name()), HOSTS), 0),
+        _role("host", await _live_consumers(connections, keys, keys("requests", host_name()), HOSTS), 0),
         _role("carrier", await registered_workers(rq, settings, "carrier"), settings.carriers),
         _role("chores", await registered_workers(rq, settings, "chores"), settings.chores),
         # Off and not missing: hook commands need no gateway.
@@ -210,7 +210,7 @@ async def live_gateways(connections: Connections, keys: Keys) -> tuple[str, ...]
 
 
 def read_spools(places: Directories) -> tuple[Spool, ...]:
-    """What waits on this machine's disk, by agent; empty spools are left out."""
+    """The spools on this machine's disk, by agent; empty spools are left out."""
     folder = places.spool("claude").parent
     found = []
     for path in map(Path, spools(folder)):
@@ -251,7 +251,7 @@ def _problems(roles: Sequence[Role], spools: Sequence[Spool]) -> list[str]:
     return found
 
 
-async def _beating(connections: Connections, keys: Keys, stream: str, group: str) -> tuple[str, ...]:
+async def _live_consumers(connections: Connections, keys: Keys, stream: str, group: str) -> tuple[str, ...]:
     with connections.lease() as connection:
         (rows,) = await connection.exchange([("XINFO", "CONSUMERS", stream, group)])
         names = [] if isinstance(rows, Exception) else [flat(row)[b"name"].decode() for row in rows]

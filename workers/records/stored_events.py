@@ -1,4 +1,4 @@
-"""A stored event as hooks got it, and not as people see it: nothing is redacted."""
+"""Reads a stored event as hooks got it: nothing in it is redacted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workers.records.ids import whole_event_id
 
 
 async def stored_event(connections: Connections, keys: Keys, beginning: str) -> tuple[Event, Seen]:
-    """The event whose id begins so, and its redacted record. Raises NotFound, AmbiguousId and DecodeError."""
+    """The event with this id prefix, and its redacted record. Raises NotFound, AmbiguousId and DecodeError."""
     name = await whole_event_id(connections, keys, beginning)
     entry, pending = await find_entry_anywhere(connections, keys, name, None)
     seen = msgspec.structs.replace(read_seen(entry, keys), pending=pending)

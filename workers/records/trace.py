@@ -14,20 +14,20 @@ from bus.wire.keys import Keys
 from bus.wire.streams import StreamEntry, checked
 from workers.delivery.dead_letters import DeadLetter, dead_letters
 from workers.delivery.deliveries import Delivery, delivery
-from workers.records.events import Say, Seen, events_pages, find_event, moment, read_seen, record
+from workers.records.events import OnProgress, Seen, events_pages, find_event, moment, read_seen, record
 
 MOST_STEPS: Final = 16
 """The most parents that a trace follows."""
 
 MOST_SCANNED: Final = 100_000
-"""How many entries after the event are searched for its children; a trace says if it stopped there."""
+"""How many entries after the event are searched for its children; `Trace.stopped` is set if there are more."""
 
 _MOST_DEAD: Final = 10_000
 _BEFORE_MS: Final = 5_000
 
 
 class Relative(msgspec.Struct, frozen=True, kw_only=True):
-    """A parent or child of an event, by FLEETHOOK_PARENT."""
+    """An event above or below the traced event; FLEETHOOK_PARENT links them."""
 
     id: str
     ms: int = 0
@@ -37,13 +37,13 @@ class Relative(msgspec.Struct, frozen=True, kw_only=True):
     decision: str = ""
     parent: str = ""
     depth: int = 0
-    """Generations between it and the traced event."""
+    """How many generations it is away from the traced event."""
     known: bool = True
     """False if only its id is known."""
 
 
 class FallbackReport(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent's report that it fell back: what it did may differ from the recorded verdict."""
+    """An agent's report that it used its fallback: what it did may differ from the recorded verdict."""
 
     id: str
     ms: int
@@ -58,7 +58,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     reports: tuple[FallbackReport, ...] = ()
     deliveries: tuple[Delivery, ...] = ()
     dead: tuple[DeadLetter, ...] = ()
-    """Its poison entries. Deliveries that are dead letters are in `deliveries`."""
+    """Its poison entries. Dead deliveries are in `deliveries`."""
     parents: tuple[Relative, ...] = ()
     """Oldest first."""
     children: tuple[Relative, ...] = ()
@@ -67,17 +67,17 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """The time (ms) up to which children were searched, if the search stopped early; else 0."""
 
 
-async def trace(connections: Connections, keys: Keys, name: str, *, say: Say | None = None) -> Trace:
+async def trace(connections: Connections, keys: Keys, name: str, *, on_progress: OnProgress | None = None) -> Trace:
     """The trace of the event with this id; the id of a fallback report leads to its request. Raises NotFound."""
-    event = await find_event(connections, keys, name, say=say)
+    event = await find_event(connections, keys, name, on_progress=on_progress)
     if event.of and event.of != name:
         try:
-            event = await find_event(connections, keys, event.of, say=say)
+            event = await find_event(connections, keys, event.of, on_progress=on_progress)
         except NotFound:
             name = event.of
         else:
             name = event.id
-    relatives, reports, stopped = await _after(connections, keys, event, name)
+    relatives, reports, stopped = await _children_and_reports(connections, keys, event, name)
     letters = [letter for letter in await dead_letters(connections, keys, most=_MOST_DEAD) if letter.event == name]
     return Trace(
         event=event,
@@ -85,7 +85,7 @@ async def trace(connections: Connections, keys: Keys, name: str, *, say: Say | N
         deliveries=tuple(await _deliveries(connections, keys, name, letters)),
         dead=tuple(letter for letter in letters if letter.kind == "entry"),
         parents=tuple(await _parents(connections, keys, event)),
-        children=tuple(_descent(name, relatives)),
+        children=tuple(_descendants(name, relatives)),
         stopped=stopped,
     )
 
@@ -119,18 +119,18 @@ async def _deliveries(connections: Connections, keys: Keys, name: str, letters: 
     return sorted(found, key=lambda each: (each.created, each.id))
 
 
-async def _after(
+async def _children_and_reports(
     connections: Connections, keys: Keys, event: Seen, name: str
 ) -> tuple[dict[str, list[Relative]], list[FallbackReport], int]:
     """Children by their parent, and the fallback reports about this event, from its request to the end of the stream.
 
-    Events of a blocking hook are in the stream before the event that ran it, which is added when it is answered.
+    The event of a request is added when it is answered, so events that its hooks caused are before it in the stream.
     """
     children: dict[str, list[Relative]] = {}
     reports: list[FallbackReport] = []
     looked = 0
-    # A spooled event arrives long after its agent's report; a report is looked for only so far back.
-    start = max(0, event.ms - (MOST_BUDGET_MS if event.fell_back or event.of else _took(event)) - _BEFORE_MS)
+    # A spooled event may arrive long after its agent's report; reports are searched only this far back.
+    start = max(0, event.ms - (MOST_BUDGET_MS if event.fallback_reason or event.of else _took(event)) - _BEFORE_MS)
     async for entries in events_pages(connections, keys, start=str(start)):
         for entry in entries:
             if _text(entry, b"of") == name:
@@ -161,8 +161,8 @@ async def _parents(connections: Connections, keys: Keys, event: Seen) -> list[Re
     return found[::-1]
 
 
-def _descent(name: str, children: dict[str, list[Relative]]) -> Iterable[Relative]:
-    """The children and their children, depth first; an event that is its own ancestor comes once."""
+def _descendants(name: str, children: dict[str, list[Relative]]) -> Iterable[Relative]:
+    """The children and their children, depth first; an event that is its own ancestor appears once."""
     seen, stack = {name}, [(child, 1) for child in reversed(children.get(name, []))]
     while stack:
         child, depth = stack.pop()

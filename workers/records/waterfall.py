@@ -39,36 +39,36 @@ class Span(NamedTuple):
 
 
 def waterfall(trace: Trace) -> list[Span]:
-    """Every part of the time of an event, parents before their children; empty if the event is not recorded yet.
+    """The spans of an event's time, each before the spans within it; empty if the event is not recorded yet.
 
     Stream ids and attempts have whole milliseconds, hooks and phases have fractions: parts may overlap by a millisecond.
     """
     seen = trace.event
     if seen.pending or seen.of:
         return []
-    began = _began(seen)
-    spans = [*_asking(seen, began)]
+    began = _start_ms(seen)
+    spans = [*_request_spans(seen, began)]
     recorded = float(seen.ms - began)
     for delivery in trace.deliveries:
-        spans += _delivery(delivery, began, recorded)
+        spans += _delivery_spans(delivery, began, recorded)
     return spans
 
 
-def _began(seen: Seen) -> int:
-    """When its hook command began, by the agent's clock; for another machine's clock, when it was asked or recorded."""
+def _start_ms(seen: Seen) -> int:
+    """When its hook command started, by the time in its id; with a wrong clock, when it was requested or recorded."""
     match = _ID_TIME.fullmatch(seen.id)
     latest = seen.asked or seen.ms
     made = int(match[1], 16) if match is not None else latest
     return made if latest - MOST_BUDGET_MS < made <= latest else latest
 
 
-def _asking(seen: Seen, began: int) -> Iterator[Span]:
+def _request_spans(seen: Seen, began: int) -> Iterator[Span]:
     recorded = float(seen.ms - began)
     if seen.verdict is None or not seen.asked:
         if recorded:
             yield Span("hook command", 0.0, recorded, note="start, reading, sending")
         if seen.verdict is not None:
-            yield from _evaluation(seen.verdict, max(0.0, recorded - seen.verdict.ms))
+            yield from _evaluation_spans(seen.verdict, max(0.0, recorded - seen.verdict.ms))
         return
     asked = float(seen.asked - began)
     if asked:
@@ -76,15 +76,15 @@ def _asking(seen: Seen, began: int) -> Iterator[Span]:
     decided = max(asked, float(seen.decided - began)) if seen.decided else recorded
     start = max(asked, decided - seen.verdict.ms)
     if start - asked >= _WORTH_NAMING:
-        note = "until an evaluator has it" if seen.decided else "until an evaluator has it, and the reply's way"
+        note = "until an evaluator has it" if seen.decided else "until an evaluator has it, and the time of the reply"
         yield Span("queue", asked, start - asked, kind="wait", note=note)
-    yield from _evaluation(seen.verdict, start)
+    yield from _evaluation_spans(seen.verdict, start)
     if seen.decided:
         replied = max(decided, start + seen.verdict.ms)
         yield Span("reply", replied, max(0.0, recorded - replied), note="written for the agent, and recorded")
 
 
-def _evaluation(verdict: Verdict, start: float) -> Iterator[Span]:
+def _evaluation_spans(verdict: Verdict, start: float) -> Iterator[Span]:
     yield Span("verdict", start, verdict.ms, decision=verdict.decision, note=verdict.version)
     groups = [
         (f"{len(rules)} silent rule{'s' if len(rules) > 1 else ''}", sum(rules.values()) / 1000, "", place)
@@ -92,16 +92,16 @@ def _evaluation(verdict: Verdict, start: float) -> Iterator[Span]:
     ]
     groups += [(part.hook, part.ms, part.decision, part.place) for part in verdict.parts]
     known = sum(ms for _, ms, _, _ in groups)
-    together = known > verdict.ms + 1  # hooks of the Claude format start at the same time
+    is_parallel = known > verdict.ms + 1  # hooks of the Claude format start at the same time
     at = start
     for name, ms, decision, place in groups:
         yield Span(name, at, ms, 1, decision=decision, note=place)
-        at = at if together else at + ms
-    if groups and not together and verdict.ms - known >= _WORTH_NAMING:
+        at = at if is_parallel else at + ms
+    if groups and not is_parallel and verdict.ms - known >= _WORTH_NAMING:
         yield Span("unexplained", at, verdict.ms - known, 1, "unexplained", "perhaps matching and conditions")
 
 
-def _delivery(delivery: Delivery, began: int, recorded: float) -> Iterator[Span]:
+def _delivery_spans(delivery: Delivery, began: int, recorded: float) -> Iterator[Span]:
     created = max(recorded, float(delivery.created - began))
     last = delivery.log[-1].ms if delivery.log else delivery.created
     end = max(created, float(last - began))
@@ -109,19 +109,19 @@ def _delivery(delivery: Delivery, began: int, recorded: float) -> Iterator[Span]
         delivery.target, created, end - created, decision=delivery.state, note=counted(len(delivery.log), "attempt")
     )
     if created - recorded >= 1:
-        yield Span("dispatcher", recorded, created - recorded, 1, "wait", "from the record to its deliveries")
+        yield Span("dispatcher", recorded, created - recorded, 1, "wait", "from the event's record to its deliveries")
     at = created
     first = max(1, delivery.attempts - len(delivery.log) + 1)
     for number, attempt in enumerate(delivery.log, first):
         start = max(at, attempt.ms - attempt.took - began)
         if start - at >= 1:
             name = "carrier" if number == first else "back-off"
-            yield Span(name, at, start - at, 1, "wait", "waits to be carried" if name == "carrier" else "")
-        yield from _attempt(number, attempt, start)
+            yield Span(name, at, start - at, 1, "wait", "waits for a carrier" if name == "carrier" else "")
+        yield from _attempt_spans(number, attempt, start)
         at = start + attempt.took
 
 
-def _attempt(number: int, attempt: Attempt, start: float) -> Iterator[Span]:
+def _attempt_spans(number: int, attempt: Attempt, start: float) -> Iterator[Span]:
     note = f"status {attempt.status}" if attempt.status else attempt.error
     yield Span(f"attempt {number}", start, attempt.took, 1, decision=attempt.outcome, note=note)
     phases = attempt.phases
@@ -137,7 +137,7 @@ def _attempt(number: int, attempt: Attempt, start: float) -> Iterator[Span]:
             attempt.took - phases.total,
             2,
             "unexplained",
-            "perhaps signing, or its turn",
+            "perhaps signing, or waiting for its turn",
         )
     for name, ms in (*parts, ("body", body)):
         if ms >= _WORTH_NAMING:

@@ -1,4 +1,4 @@
-"""The HTTP request of a webhook delivery as it would be sent now, shown to a person without its secrets."""
+"""Shows the HTTP request of a webhook delivery as it would be sent now, without its secrets."""
 
 from __future__ import annotations
 

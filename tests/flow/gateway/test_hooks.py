@@ -123,5 +123,5 @@ def test_without_an_evaluator_the_failure_policy_answers_by_a_2xx(world: Fleet, 
     assert find(agent).capabilities["PreToolUse"].waits
     assert b"deny" in shut.content
     assert b'"allow"' not in let.content + shut.content
-    reports = [seen for seen in world.events() if seen.fell_back]
+    reports = [seen for seen in world.events() if seen.fallback_reason]
     assert reports, "the fallback is on record"

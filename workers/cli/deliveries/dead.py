@@ -174,22 +174,22 @@ def export(
     import os
 
     from workers.cli.output import to_json
-    from workers.records.export import exported
+    from workers.records.export import export_letters
 
     chosen = read_filter(options, _whole(fleet, ids) if ids else ())
     if dry_run:
-        confirm_bulk(fleet, "exported", [*map(_sort, _letters(fleet, chosen))], "", dry_run=True, yes=False)
+        confirm_bulk(fleet, "export_letters", [*map(_sort, _letters(fleet, chosen))], "", dry_run=True, yes=False)
         return
 
     async def work(connections: Connections) -> int:
         count = 0
         if output is None:
-            async for line in exported(connections, fleet.keys(), chosen):
+            async for line in export_letters(connections, fleet.keys(), chosen):
                 fleet.stream(line)
                 count += 1
             return count
         with os.fdopen(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-            async for line in exported(connections, fleet.keys(), chosen):
+            async for line in export_letters(connections, fleet.keys(), chosen):
                 file.write(to_json(line) + "\n")
                 count += 1
                 if count % 1_000 == 0:
@@ -200,7 +200,7 @@ def export(
         count = fleet.run(work)
     except FileExistsError as error:
         raise click.UsageError(f"{output} is there already, and is not overwritten") from error
-    fleet.say(f"{count:,} dead letters exported" if count else "no dead letters")
+    fleet.say(f"{count:,} dead letters export_letters" if count else "no dead letters")
 
 
 def _newest(fleet: Context, chosen: Filter, limit: int) -> list[DeadLetter]:

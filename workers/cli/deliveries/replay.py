@@ -190,19 +190,21 @@ async def _counted(fleet: Context, connections: Connections, past: ReplaySpec) -
 
     watcher = watcher_here(fleet, connections)
     await watcher.refresh(force=True)
-    events, counts, doubts = 0, Counter[str](), Counter[str]()
+    events, counts, condition_errors = 0, Counter[str](), Counter[str]()
     whole = msgspec.structs.replace(past, until=past.until or await server_now(connections), rate=0.0)
     looked = 0
     with Progress(fleet, "counting", unit="events") as progress:
         async for chunk in chunks(connections, fleet.keys(), whole, "count", watched(watcher)):
             looked += chunk.looked
-            events += len(chunk.again)
-            counts.update(one.hook for event in chunk.again for one in event.deliveries)
-            doubts.update(chunk.doubts)
+            events += len(chunk.replayed)
+            counts.update(one.hook for event in chunk.replayed for one in event.deliveries)
+            condition_errors.update(chunk.condition_errors)
             progress.update(looked)
-    if doubts:
-        ((why, _),) = doubts.most_common(1)
-        fleet.say(f"warning: --where cannot be evaluated for {doubts.total():,} events, which are left out: {why}")
+    if condition_errors:
+        ((why, _),) = condition_errors.most_common(1)
+        fleet.say(
+            f"warning: --where cannot be evaluated for {condition_errors.total():,} events, which are left out: {why}"
+        )
     return events, counts
 
 

@@ -111,7 +111,7 @@ def tail_line(fleet: Context, seen: Seen | None) -> str:
     time = Cell(local_time(seen.ms).strftime("%H:%M:%S"), "bright_black")
     name = seen.id if terminal_width() == ENDLESS else short_id(seen.id)
     cells = [time, *event_cells(seen)[:5], Cell(name, "bright_black")]
-    if seen.fell_back or seen.decision in {"deny", "ask"}:
+    if seen.fallback_reason or seen.decision in {"deny", "ask"}:
         cells[5] = Cell(f"{_what(seen)}  {_why(seen)}", cells[1].colour)
     if terminal_width() == ENDLESS:
         layout = (*layout[:-1], (layout[-1][0], len(name)))
@@ -122,7 +122,7 @@ def decision_cell(seen: Seen) -> Cell:
     """The decision as sign and word; an answer that no hook gave has the sign of a fallback."""
     if seen.pending:
         return Cell(sign("waiting"), "yellow")
-    if seen.fell_back and not seen.of:
+    if seen.fallback_reason and not seen.of:
         return Cell(f"! {seen.decision}", "yellow")
     return Cell(sign(seen.decision), COLOURS.get(seen.decision, "bright_black"))
 

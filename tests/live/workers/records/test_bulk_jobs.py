@@ -33,7 +33,7 @@ from workers.delivery.deliveries import deliveries, retry
 from workers.delivery.filters import Filter
 from workers.jobs import CHORES, enqueue, queue
 from workers.records import bulk_jobs
-from workers.records.bulk_jobs import BulkJob, begin, job, jobs, stop_job, waiting, work_at, work_off
+from workers.records.bulk_jobs import BulkJob, begin, job, jobs, run_waiting_jobs, stop_job, waiting_jobs, work_at
 from workers.records.replay import ReplaySpec
 from workers.records.selection import walk
 
@@ -219,13 +219,13 @@ async def test_a_rate_is_kept_and_a_stop_ends_it(server: Server, keys: Keys, con
     await until(lambda: _done(connections, keys, name, 20), "half a second's worth is sent")
     took = asyncio.get_running_loop().time() - start
     assert took > 0.2, "and no earlier"
-    assert await waiting(connections, keys) == [], "somebody works at it"
+    assert await waiting_jobs(connections, keys) == [], "somebody works at it"
     assert await stop_job(connections, keys, name)
     stopped = await working
     assert (stopped.state, await stop_job(connections, keys, name)) == ("stopped", False)
     assert 20 <= stopped.done < 60
     assert len(await ready(connections, keys)) in {stopped.done, stopped.done + 10}, "the page under way was ended"
-    assert await waiting(connections, keys) == []
+    assert await waiting_jobs(connections, keys) == []
 
 
 async def _done(connections: Connections, keys: Keys, name: str, count: int) -> bool:
@@ -241,7 +241,7 @@ async def test_what_cannot_be_done_ends_as_failed_and_is_not_tried_for_ever(
     assert (failed.state, "bad condition" in failed.error) == ("failed", True)
     await do(connections, "HSET", keys("job", name), "state", "running", "spec", '{"since": "x"}')
     assert "cannot be read" in (await worked(connections, keys, name)).error
-    assert await waiting(connections, keys) == []
+    assert await waiting_jobs(connections, keys) == []
 
 
 async def test_work_is_laid_down_after_its_time_and_two_workers_never_have_the_same(
@@ -251,9 +251,9 @@ async def test_work_is_laid_down_after_its_time_and_two_workers_never_have_the_s
     await events(connections, keys, 30)
     name = await begin(connections, keys, "replay", ReplaySpec(since=0, until=0, rate=20.0))
     laid = await worked(connections, keys, name, seconds=0.0)
-    assert (laid.state, laid.done, await waiting(connections, keys)) == ("queued", 5, [name])
+    assert (laid.state, laid.done, await waiting_jobs(connections, keys)) == ("queued", 5, [name])
     both = [
-        asyncio.create_task(work_off(connections, keys, watcher_of(connections, keys), asyncio.Event()))
+        asyncio.create_task(run_waiting_jobs(connections, keys, watcher_of(connections, keys), asyncio.Event()))
         for _ in range(2)
     ]
     assert sorted(await asyncio.gather(*both)) == [0, 25]

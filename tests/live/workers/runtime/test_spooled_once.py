@@ -126,7 +126,7 @@ async def test_a_fallback_on_record_gets_the_verdict_that_comes_late(
         await fell_back(connections, keys, name)
         await settled(connections, keys, name, "ready")
         await until(lambda: acknowledged(connections, keys), "all is acknowledged")
-        assert (await find_event(connections, keys, name)).fell_back == "redis away"
+        assert (await find_event(connections, keys, name)).fallback_reason == "redis away"
         await do(connections, "DEL", keys("delivery", f"{name}.a"))  # no record of its delivery could stop a second one
         async with evaluating(server.url, keys):
             _, reply = await put(connections, keys, bash("rm x"), id=name)

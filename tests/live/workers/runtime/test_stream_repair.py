@@ -179,7 +179,7 @@ async def test_no_request_gets_a_new_life(server: Server, keys: Keys, connection
         await until(lambda: _recorded(connections, keys, old), "it is on record")
     seen = await find_event(connections, keys, old)
     assert (seen.decision == "deny") is looked
-    assert ("budget was used up" in seen.fell_back) is not looked
+    assert ("budget was used up" in seen.fallback_reason) is not looked
 
 
 async def _recorded(connections: Connections, keys: Keys, name: str) -> bool:
