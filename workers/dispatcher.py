@@ -35,7 +35,7 @@ from workers.records.bulk_jobs import waiting_jobs
 from workers.runtime.consumer_loop import TURN_SECONDS, cancel_tasks, consume, let_entries_accumulate
 from workers.runtime.hook_loops import lineage, loop_text
 from workers.runtime.job_starter import Enqueue, Intervals, JobStarter
-from workers.runtime.spooled_once import counts
+from workers.runtime.spooled_once import keep_if_first
 from workers.runtime.stream_repair import Repairs
 
 log = logging.getLogger("fleethook.dispatcher")
@@ -228,7 +228,7 @@ class Dispatcher:
 
     async def _call(self, entry: StreamEntry) -> ScriptCall | None:
         """The script call that dispatches one event; None if it becomes no delivery."""
-        if b"spooled" in entry.fields and not await counts(self._connections, self._keys, entry):
+        if b"spooled" in entry.fields and not await keep_if_first(self._connections, self._keys, entry):
             return None
         if b"of" in entry.fields:
             log.warning("the agent's own fallback for %s: %s", _text(entry, b"of"), _text(entry, b"fallback"))

@@ -17,7 +17,7 @@ from workers.records.selection import filtered_letters
 
 
 async def export_letters(connections: Connections, keys: Keys, wanted: Filter) -> AsyncIterator[dict[str, Any]]:
-    """A record with `letter` for each dead letter that passes the filter, oldest first; also `log` and `event` of a delivery."""
+    """A record with `letter` for each dead letter that passes the filter, oldest first; deliveries add `log` and `event`."""
     async for letter in filtered_letters(connections, keys, wanted):
         letter_record: dict[str, Any] = {"letter": msgspec.to_builtins(letter)}
         if letter.kind == "delivery":

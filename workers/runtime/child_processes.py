@@ -21,10 +21,10 @@ from workers.runtime.lifeline import VARIABLE
 FIRST_PAUSE: Final = 0.1
 MOST_PAUSE: Final = 10.0
 STEADY: Final = 30.0
-"""After a process ran this long (seconds), its next restart waits for the first pause again."""
+"""After a process ran for this long (seconds), the pause before its next restart is the first one again."""
 
 DRAIN: Final = 10.0
-"""Seconds that the processes have to finish, before they are killed."""
+"""How long the processes may take to finish (seconds), before they are killed."""
 
 MOST_LINE: Final = 8 * 1024
 
@@ -62,7 +62,7 @@ class _Process:
     ready: bool = False
     restarts: int = -1
     popen: subprocess.Popen[bytes] | None = None
-    rest: bytearray = field(default_factory=bytearray)
+    partial_line: bytearray = field(default_factory=bytearray)
 
     @property
     def pid(self) -> int:
@@ -70,7 +70,7 @@ class _Process:
 
 
 class Pauses:
-    """How long to wait before a restart: 0.1 s, doubling to 10 s; 0.1 s again after a life of 30 s."""
+    """How long to wait before a restart: 0.1 s, doubled each time up to 10 s; 0.1 s again after a run of 30 s."""
 
     def __init__(self) -> None:
         self._last = 0.0
@@ -116,14 +116,14 @@ class Supervisor:
         self._lifeline, write_end = os.pipe()
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._keep(process)) for process in self._processes]
+                tasks = [group.create_task(self._keep_running(process)) for process in self._processes]
                 await stop.wait()
                 self._stopping.set()
                 self._signal(signal.SIGTERM)
                 if tasks and (await asyncio.wait(tasks, timeout=self._drain))[1]:
                     self._signal(signal.SIGKILL)
         finally:
-            for process in self._processes:  # only if one of these tasks failed: no process may be left
+            for process in self._processes:  # processes are left only if one of these tasks failed
                 if process.popen is not None:
                     _send_signal(process.popen, signal.SIGKILL)
                     process.popen.wait()
@@ -138,12 +138,12 @@ class Supervisor:
                 self._on_line(process.name, f"did not end within {self._drain:g} s: killed")
             _send_signal(process.popen, number)
 
-    async def _keep(self, process: _Process) -> None:
+    async def _keep_running(self, process: _Process) -> None:
         pauses = Pauses()
         while not self._stopping.is_set():
             began = time.monotonic()
             try:
-                end = ending_text(await self._once(process))
+                end = ending_text(await self._run_once(process))
             except OSError as error:
                 end = f"could not be started: {error}"
             process.popen, process.ready = None, False
@@ -154,7 +154,7 @@ class Supervisor:
             self._on_line(process.name, f"{end}; starting it again in {pause:.1f} s")
             await _wait_for(self._stopping, pause)
 
-    async def _once(self, process: _Process) -> int:
+    async def _run_once(self, process: _Process) -> int:
         """Run the process once, pass its lines on, and return its exit status."""
         loop = asyncio.get_running_loop()
         process.restarts += 1
@@ -179,7 +179,7 @@ class Supervisor:
             for _ in range(16):  # as much as a pipe can hold; a descendant may go on writing
                 if not self._read(process, output):
                     break
-            self._lines(process, b"\n" if process.rest else b"")
+            self._lines(process, b"\n" if process.partial_line else b"")
             loop.remove_reader(output)
             popen.stdout.close()
 
@@ -194,12 +194,12 @@ class Supervisor:
         return bool(data)
 
     def _lines(self, process: _Process, data: bytes) -> None:
-        process.rest += data
-        *lines, rest = bytes(process.rest).split(b"\n")
-        process.rest = bytearray(rest)
+        process.partial_line += data
+        *lines, rest = bytes(process.partial_line).split(b"\n")
+        process.partial_line = bytearray(rest)
         if len(rest) > MOST_LINE:
             lines.append(rest)
-            process.rest.clear()
+            process.partial_line.clear()
         for line in lines:
             text = redact_text(line[:MOST_LINE].decode("utf-8", "replace").rstrip())
             self._on_line(process.name, text)
@@ -217,7 +217,7 @@ async def ended(popen: subprocess.Popen[bytes]) -> int:
     except OSError:  # a kernel or sandbox without it, or the process has been reaped
         fd = -1
     if fd < 0:
-        while popen.poll() is None:  # noqa: ASYNC110 - a system that cannot tell us has to be asked
+        while popen.poll() is None:  # noqa: ASYNC110 - without a pidfd the process has to be polled
             await asyncio.sleep(0.02)
         return int(popen.returncode)
     exited = asyncio.Event()

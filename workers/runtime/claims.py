@@ -1,6 +1,6 @@
-"""Claims of requests: one evaluator at a time runs the hooks of a request, and of the same hook call.
+"""Claims of requests: only one evaluator at a time runs the hooks of a hook call.
 
-The same call may come twice: from an agent that asks again, or from two hook commands of one agent.
+Two requests may be for the same call: an agent asks again, or has two hook commands.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from bus.wire.streams import call
 from workers.runtime.clock import ServerClock
 
 _SAME_SECONDS: Final = 0.02
-"""How long to wait before looking again for the verdict of the same call."""
+"""The pause between two checks for the verdict of the same call."""
 
 
 class Claim(NamedTuple):
     """The result of a claim."""
 
     word: str
-    """`run`; `again` (its hooks may have begun before); `same`; `wait` (the budget is used up); `lost` (not ours any more)."""
+    """`run`; `again` (its hooks may have started before); `same` (`known` has the verdict of the same call); `wait` (the
+    budget is used up); `lost` (the entry is not ours any more)."""
     known: Verdict | None = None
-    """The verdict on the same hook call, under this request's id; only for `same`."""
+    """The verdict of the same hook call, with this request's id; only for `same`."""
 
 
 async def claim_request(
@@ -47,7 +48,7 @@ async def claim_request(
     """Claim a request for `owner`; while another evaluates the same hook call, wait for its verdict until the deadline."""
     effects = [hook.id for hook in hooks if hook.kind != "rule"]
     claim = claim_call(request, keys, group, owner, call_key(event, keys), effects)
-    while (reply := await call(connections, *claim))[0] == b"wait" and clock.now() < request.deadline:  # noqa: ASYNC110 - Redis tells
+    while (reply := await call(connections, *claim))[0] == b"wait" and clock.now() < request.deadline:  # noqa: ASYNC110 - polls Redis
         await asyncio.sleep(_SAME_SECONDS)
     word = reply[0].decode()
     known = msgspec.structs.replace(decode_verdict(reply[1]), event=request.id) if word == "same" else None

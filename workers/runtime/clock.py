@@ -1,4 +1,4 @@
-"""The server's clock in a worker, without a round trip for each request; deadlines are times of this clock."""
+"""The server's clock, estimated without a round trip for each request; deadlines are times of this clock."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _READ_SECONDS: Final = 30.0
 
 
 class ServerClock:
-    """Our clock plus its distance from the server's, which is measured every half minute."""
+    """Our clock plus its offset to the server's, which is measured every half minute."""
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
-        self._ahead = 0
+        self._offset = 0
         self._read = float("-inf")
 
     async def measure(self) -> None:
-        """Measure the distance if that is due; raises Unreachable."""
+        """Measure the offset if that is due; raises Unreachable."""
         if time.monotonic() - self._read > _READ_SECONDS:
             asked = time.time()
-            there = await server_now(self._connections)
-            self._ahead = there - int((asked + time.time()) * 500)  # the server answered about half-way
+            server_ms = await server_now(self._connections)
+            self._offset = server_ms - int((asked + time.time()) * 500)  # the server answered about half-way
             self._read = time.monotonic()
 
     def now(self) -> int:
         """Milliseconds since 1970 by the server's clock."""
-        return int(time.time() * 1000) + self._ahead
+        return int(time.time() * 1000) + self._offset

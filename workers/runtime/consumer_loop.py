@@ -1,4 +1,4 @@
-"""The loop of every worker that reads streams as one of a group: turns, retries after an outage, and an orderly end."""
+"""The loop of every worker that reads streams in a consumer group: turns, retries after an outage, and an orderly end."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from bus.wire.streams import Backoff
 log = logging.getLogger("fleethook.worker")
 
 TURN_SECONDS: Final = 0.003
-"""A busy loop reads no more often, and takes what came meanwhile in one read. With 500 events a second on one core, 95 %
-reach their receiver in half the time that they need when each is read by itself (measured)."""
+"""The shortest time between two reads of a busy loop, so that one read takes all entries that came meanwhile. With 500
+events a second on one core, 95 % reach their receiver in half the time that single reads need (measured)."""
 
 Turn = Callable[[], Awaitable[bool]]
 """One turn of a loop: reads entries and starts what they ask for. Returns whether to take another turn."""
@@ -35,7 +35,7 @@ async def consume(
 ) -> None:
     """Take turns until `stop` is set or a turn returns False; `who` names the loop in the log.
 
-    After a turn that raises FleethookError, for instance because Redis is away, it pauses (see Backoff) and goes on, and
+    After a turn that raises FleethookError, for instance because Redis is away, the loop pauses (see Backoff) and goes on, and
     the consumer rechecks its pending entries. `prepare` runs before the first turn and again after every failure: a
     server that was restarted has forgotten our scripts.
     """
@@ -55,10 +55,10 @@ async def consume(
 
 
 async def drain(consumer: Consumer, groups: Iterable[Tasks], seconds: float) -> None:
-    """Wait until the tasks of one group after the other have ended, at most `seconds` in all.
+    """Wait until the tasks of each group have ended, group by group, at most `seconds` in all.
 
-    Keeps the consumer's heartbeat up, so that no other claims its entries, but not that of its role: no one should wait
-    for a consumer that is about to leave. Goes on waiting while Redis is away.
+    Writes the consumer's heartbeat, so that no other consumer claims its entries, but not the heartbeat of its role: agents
+    must not wait for a consumer that is about to leave. Goes on waiting while Redis is away.
     """
 
     async def beat() -> None:
@@ -75,7 +75,7 @@ async def drain(consumer: Consumer, groups: Iterable[Tasks], seconds: float) -> 
 async def wait_for_tasks(tasks: Tasks, seconds: float, beat: Callable[[], Awaitable[object]]) -> None:
     """Wait until all tasks have ended, at most `seconds`; calls `beat` every half second.
 
-    `tasks` may shrink at any time. What `beat` raises is raised.
+    `tasks` may shrink at any time. Errors of `beat` are raised.
     """
     until = time.monotonic() + seconds
     while tasks and (left := until - time.monotonic()) > 0:
@@ -85,7 +85,7 @@ async def wait_for_tasks(tasks: Tasks, seconds: float, beat: Callable[[], Awaita
 
 
 async def with_heartbeat(consumer: Consumer, work: Coroutine[Any, Any, T]) -> T:
-    """The result of work that may take longer than a heartbeat lasts; the consumer writes its heartbeat meanwhile."""
+    """Await work that may take longer than a heartbeat lasts; the consumer writes its heartbeat meanwhile."""
     task = asyncio.ensure_future(work)
     try:
         while not (await asyncio.wait({task}, timeout=BEAT_SECONDS))[0]:

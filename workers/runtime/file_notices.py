@@ -1,4 +1,4 @@
-"""Notifies people of hook files that are not in force: one event for each content, and one note to each session's user."""
+"""Notifies people of hook files that are not in force: one event for each content, and one note in each session."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _MOST_PROBLEMS: Final = 20
 
 
 class FileNotices:
-    """Publishes events and adds notes, each once: this process keeps what it has published, Redis what others have."""
+    """Publishes each event and adds each note once: this object keeps what it has published, Redis what others have."""
 
     def __init__(self, connections: Connections, keys: Keys) -> None:
         self._connections, self._keys = connections, keys
         self._announced: set[tuple[str, str]] = set()
         self._guarded: WeakKeyDictionary[HookSet, dict[str, str]] = WeakKeyDictionary()
-        """The warning by set and agent; empty if a guard is in force."""
+        """The warning for each hook set and agent; empty if a guard is in force."""
         self._noted: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     async def publish_rejected(self, rejected: tuple[Rejected, ...]) -> None:
-        """Publish `hooks:rejected` for each content that is not in force; raises Unreachable."""
+        """Publish `hooks:rejected` for each rejected content of a file; raises Unreachable."""
         for content in rejected:
             name = (content.path, content.digest)
             if name in self._announced:
@@ -64,16 +64,16 @@ class FileNotices:
             self._announced.add(name)
 
     async def publish_guard_changes(self, guards: GuardWatch) -> None:
-        """Publish `guard:changed` for each change that weakened guards, and keep what is in force; raises Unreachable."""
+        """Publish `guard:changed` for each change that weakened guards, and save the guards in force; raises Unreachable."""
         while guards.weakened:
             await report(self._connections, self._keys, guards.weakened[0])
             guards.weakened.pop(0)
         guards.keep()
 
     async def add_notes(self, request: Request, event: Event, verdict: Verdict, in_force: HookSet) -> Verdict:
-        """The verdict with the files that are not in force, and a note about each one that is new to the session's user.
+        """The verdict with the files that are not in force, and a note about each file that is new to the session's user.
 
-        There is also a note if nothing guards the session.
+        If no guard protects the session, there is a note too.
         """
         waiting = tuple(dict.fromkeys((*in_force.waiting, *verdict.waiting)))
         missing = self._missing_guard(event.source, in_force, verdict) if event.type in PRE_TOOL else ""
@@ -84,7 +84,7 @@ class FileNotices:
         return msgspec.structs.replace(verdict, waiting=waiting, notes=(*verdict.notes, *new))
 
     def _missing_guard(self, agent: str, in_force: HookSet, verdict: Verdict) -> str:
-        """The warning that no guard judged this call and none in force could judge another one of its agent; else empty."""
+        """The warning if no guard took part in this verdict and none in force fits any call of this agent; else empty."""
         if was_guarded(verdict):
             return ""
         known = self._guarded.setdefault(in_force, {})
@@ -113,7 +113,7 @@ class FileNotices:
             with self._connections.lease() as connection:
                 added, _ = await connection.exchange([("HSETNX", key, digest, "1"), ("PEXPIRE", key, DAY)])
         except Unreachable as error:
-            log.warning("whether the session has this note already is not known: %s", error)
+            log.warning("cannot check whether the session has this note already: %s", error)
             return False
         self._noted[session, digest] = None
         if len(self._noted) > _MOST_KNOWN:

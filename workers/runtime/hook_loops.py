@@ -17,11 +17,11 @@ MOST_STEPS: Final = 16
 """How many parents are followed."""
 
 Chain = Sequence[tuple[str, frozenset[str]]]
-"""The events up the chain with the hooks that ran for them when this one was added; nearest first."""
+"""The ancestors of an event, nearest first, each with the hooks that ran for it when the event was added."""
 
 
 async def lineage(connections: Connections, keys: Keys, event: Event) -> Chain:
-    """The chain above `event`; empty if it names no parent or an unknown one."""
+    """The ancestors of `event`; empty if it names no parent or an unknown one."""
     if not event.parent:
         return []
     args = (keys("lineage", ""), MOST_STEPS, event.time)
@@ -29,18 +29,18 @@ async def lineage(connections: Connections, keys: Keys, event: Event) -> Chain:
 
 
 def read_lineage(chain: Sequence[Any]) -> Chain:
-    """The events up the chain with their hooks, from the script's flat list; nearest first."""
-    found, place = [], 0
-    while place < len(chain):
-        count = int(chain[place + 1])
-        hooks = frozenset(name.decode() for name in chain[place + 2 : place + 2 + count])
-        found.append((chain[place].decode(), hooks))
-        place += 2 + count
+    """The chain from the script's flat list."""
+    found, index = [], 0
+    while index < len(chain):
+        count = int(chain[index + 1])
+        hooks = frozenset(name.decode() for name in chain[index + 2 : index + 2 + count])
+        found.append((chain[index].decode(), hooks))
+        index += 2 + count
     return found
 
 
 def without_loops(run: Run, event: Event, chain: Chain) -> Run:
-    """`run`, except that a hook which already runs up the chain is refused, with the chain in a note (F-12)."""
+    """`run`, except that a hook which already runs for an ancestor is refused, with the chain in a note (F-12)."""
     if not chain:
         return run
 
@@ -53,7 +53,7 @@ def without_loops(run: Run, event: Event, chain: Chain) -> Run:
 
 
 def is_loop(hook: str, chain: Chain) -> bool:
-    """Whether a hook already runs up the chain; a chain that is too long to follow may hold any hook."""
+    """Whether a hook already runs for an ancestor, or the chain is too long to know."""
     return len(chain) >= MOST_STEPS or any(hook in hooks for _, hooks in chain)
 
 

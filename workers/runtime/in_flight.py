@@ -1,4 +1,4 @@
-"""The attempts that one carrier has under way, and how many more it may start: slow attempts do not block others."""
+"""Limits how many attempts a carrier has under way, without letting slow attempts block others."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Collection
 from typing import Final
 
 SLOW_SECONDS: Final = 0.1
-"""A request that takes longer frees its place, because it costs only memory: silent endpoints cannot occupy all places."""
+"""A request that takes longer frees its place, because it costs only memory; so silent endpoints cannot occupy all places."""
 
 MOST: Final = 1_000
-"""Attempts in all, slow ones included: they need 90 MiB (measured)."""
+"""The most attempts under way, slow ones included: they need 90 MiB (measured)."""
 
 _GATHER_SECONDS: Final = 0.01
 
 
 class InFlight:
-    """Up to `places` attempts, and slow requests in addition, up to `MOST` in all. A command occupies its place to its end."""
+    """Up to `places` attempts, plus slow requests, up to `MOST` in all. A command occupies its place to its end."""
 
     def __init__(self, places: int) -> None:
         self._places, self._most = places, max(places, MOST)
-        self._enough = max(1, places // 4)
+        self._enough_room = max(1, places // 4)
         self._tasks: dict[asyncio.Task[None], float] = {}
         """Tasks in the order of their starts, each with the time from which it is slow."""
         self._waiter: asyncio.Future[None] | None = None
@@ -41,12 +41,12 @@ class InFlight:
         task.add_done_callback(self._done)
 
     async def room(self) -> int:
-        """How many attempts may start; waits until it is a quarter of the places, but only briefly if it is any.
+        """How many attempts may start; waits a short time until a quarter of the places is free. May return 0.
 
-        Reading for each single free place would cost a round trip each time. May return 0.
+        Without the wait, each single place that becomes free would cost a round trip to Redis.
         """
-        room = self._room()
-        if room >= self._enough:
+        room = self._count_room()
+        if room >= self._enough_room:
             return room
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
@@ -56,16 +56,16 @@ class InFlight:
         finally:
             self._waiter = None
             timer.cancel()
-        return self._room()
+        return self._count_room()
 
     def _done(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]
-        if self._waiter is not None and self._room() >= self._enough:
+        if self._waiter is not None and self._count_room() >= self._enough_room:
             _wake(self._waiter)
 
-    def _room(self) -> int:
+    def _count_room(self) -> int:
         room = self._places - len(self._tasks)
-        if room >= self._enough:
+        if room >= self._enough_room:
             return room
         now, slow = time.monotonic(), 0
         for since in self._tasks.values():

@@ -51,7 +51,7 @@ class JobStarter:
         self._connections, self._keys, self._owner = connections, keys, owner
         self._streams, self._group, self._enqueue = streams, group, enqueue
         self.has_carriers = False
-        """Whether each stream with deliveries had a live carrier at the last look."""
+        """Whether each stream with deliveries had a live carrier at the last check."""
         self._waiting_since: dict[str, float] = {}
         """The streams with deliveries and without a carrier."""
         self._starts: dict[str, asyncio.Task[None]] = {}
@@ -64,7 +64,7 @@ class JobStarter:
             self._starts[job] = asyncio.create_task(self._queue(job))
 
     async def finish(self) -> None:
-        """Wait until every job that was started is queued, or could not be."""
+        """Wait until every started job is queued, or has failed to be."""
         await asyncio.gather(*self._starts.values(), return_exceptions=True)
 
     async def start_carriers(self) -> None:
@@ -85,13 +85,13 @@ class JobStarter:
                 self._warn_if_waiting(stream, work, alive)
             if not any(work and (not alive or work >= alive * LAG_PER_CARRIER) for work, alive in counts):
                 return
-            # The mark keeps two dispatchers from starting a carrier for the same deliveries.
+            # This key keeps two dispatchers from starting a carrier for the same deliveries.
             (marked,) = await connection.exchange([("SET", self._keys("wanted"), self._owner, "NX", "PX", 1_000)])
         if marked is not None:
             self.start("carry")
 
     def _warn_if_waiting(self, stream: str, work: int, alive: int) -> None:
-        """Log an error if deliveries wait and no carrier comes; a host's own deliveries need a carrier on that host."""
+        """Log an error if deliveries wait and no carrier starts; the deliveries of one host need a carrier on that host."""
         now = time.monotonic()
         if alive or not work:
             self._waiting_since.pop(stream, None)

@@ -37,7 +37,7 @@ class KeptEvents(msgspec.Struct, frozen=True, kw_only=True):
         events = counted(self.events, "event waits", "events wait")
         return (
             f"{events} for `fleethook worker host` on {self.host!r}, which runs the background hooks of its own files; "
-            "`fleethook hosts forget` where it is gone"
+            "if this host is gone for good: `fleethook hosts forget`"
         )
 
 
@@ -55,7 +55,7 @@ async def kept_events(connections: Connections, keys: Keys) -> list[KeptEvents]:
                     ("XRANGE", keys("events", host), "-", "+", "COUNT", 1),
                 ]
             )
-            rows = checked(first, f"looking at what waits for {host}")
+            rows = checked(first, f"reading the events kept for {host}")
             if rows and checked(alive, f"looking for host {host}") == 0:
                 ms = int(rows[0][0].partition(b"-")[0])
                 found.append(KeptEvents(host=host, events=int(checked(length, "counting events")), ms=ms))
@@ -86,11 +86,11 @@ async def give_up(connections: Connections, keys: Keys, host: str, reason: str, 
     while True:
         with connections.lease() as connection:
             (reply,) = await connection.exchange([("XRANGE", stream, "-", until or "+", "COUNT", _PAGE)])
-        rows = checked(reply, f"looking at what waits for {host}")
+        rows = checked(reply, f"reading the events kept for {host}")
         if not rows:
             break
         replies = await call_all(connections, [_give_up(keys, stream, row, reason) for row in rows])
-        given_up += sum(int(checked(reply, f"giving up what waits for {host}")) for reply in replies)
+        given_up += sum(int(checked(reply, f"giving up the events kept for {host}")) for reply in replies)
     if given_up:
         log.warning("gave up %d of the events that waited: %s", given_up, reason)
     return given_up
@@ -98,12 +98,12 @@ async def give_up(connections: Connections, keys: Keys, host: str, reason: str, 
 
 def _give_up(keys: Keys, stream: str, row: Sequence[Any], reason: str) -> ScriptCall:
     entry = StreamEntry(stream, row[0].decode(), flat(row[1]))
-    event, about = entry, {}
+    event, event_fields = entry, {}
     try:
         fields = unpack_fields(entry.fields[b"data"])
         event = StreamEntry(keys("events"), fields[b"entry"].decode(), fields)
         kept = read_event(read_request(event, keys))
-        about = {"type": kept.type, "tool": kept.tool, "session": kept.session}
+        event_fields = {"type": kept.type, "tool": kept.tool, "session": kept.session}
     except (DecodeError, KeyError, ValueError) as error:
         log.warning("%s of %s cannot be read: %s", entry.id, stream, error)
-    return overdue_call(keys, entry, event, about, reason, GROUP)
+    return overdue_call(keys, entry, event, event_fields, reason, GROUP)

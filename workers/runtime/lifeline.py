@@ -18,11 +18,11 @@ VARIABLE: Final = "FLEETHOOK_LIFELINE"
 """The number of the read end, in the environment of a child but not of the child's own children."""
 
 GRACE: Final = 15.0
-"""Seconds between SIGTERM and the end by force."""
+"""Seconds between SIGTERM and the exit by force."""
 
 
 def die_with_parent(grace: float = GRACE) -> bool:
-    """Let this process end with its supervisor: SIGTERM to itself, then after `grace` seconds the end by force.
+    """End this process when its supervisor ends: SIGTERM to itself, and an exit by force after `grace` seconds.
 
     Call it first in a child, on any thread. Does nothing and returns False if no supervisor started us. A process forked
     from this one (RQ's work horse) ends in the same way.

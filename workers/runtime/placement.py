@@ -1,4 +1,4 @@
-"""Where the hooks of an event run: here, or (those that only its own machine has) on that machine (X-02)."""
+"""Decides where the hooks of an event run: here, or on the event's machine for the hooks that only it has (X-02)."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from bus.wire.keys import Keys
 from workers.runtime.clock import ServerClock
 
 _LEAST_SECONDS: Final = 2.0
-"""A host gets at least this long, even if slow hooks of the fleet have used up the budget."""
+"""We wait for a host at least this long, even if slow hooks of the fleet have used up the budget."""
 
 
 class Placement:
-    """Asks another machine for the part of its events that only its own hooks can judge."""
+    """Asks the machine of an event for the verdict of the hooks that only it has."""
 
     def __init__(self, connections: Connections, keys: Keys) -> None:
-        self._hosts, self._own = Hosts(connections, keys), host_name()
+        self._hosts, self._this_host = Hosts(connections, keys), host_name()
         self._recorded = KnownRecords()
 
     def is_remote(self, event: Event) -> bool:
         """Whether the event happened on another machine."""
-        return event.host not in {"", self._own}
+        return event.host not in {"", self._this_host}
 
     async def needs_host(self, event: Event, hooks: Sequence[Hook], folder: EventFolder) -> bool:
-        """Whether the event's machine has to be asked: it has a worker of its own, or a hook has to run there."""
+        """Whether the event's machine has to be asked: its host worker is alive, or a hook has to run there."""
         if not self.is_remote(event):
             return False
         if any(hook.on_host for hook in hooks):
@@ -56,9 +56,9 @@ class Placement:
         latest: int,
         clock: ServerClock,
     ) -> AskHost | None:
-        """A function that asks the event's machine for its part; None if it need not be asked.
+        """A function that asks the event's machine for its verdict; None if it need not be asked.
 
-        It waits until `deadline`, and until `latest` while slow hooks run there (by the server's clock).
+        It waits until `deadline`, or until `latest` while slow hooks run there (times by the server's clock).
         """
         if not await self.needs_host(event, hooks, folder):
             return None
@@ -66,7 +66,7 @@ class Placement:
 
     async def _ask(
         self,
-        there: Sequence[Hook],
+        fleet_hooks: Sequence[Hook],
         folder: EventFolder,
         policy: Policy,
         deadline: int,
@@ -79,17 +79,19 @@ class Placement:
         state: HostState | None = None
         try:
             state = await self._hosts.state(event.host)
-            if latest > deadline:  # `seconds` allow for slow hooks; without any there, the budget holds
+            if (
+                latest > deadline
+            ):  # `seconds` includes time for slow hooks; without slow hooks there, the budget is the limit
                 seconds = min(seconds, max(_LEAST_SECONDS, (deadline - clock.now()) / 1000))
             answer = await self._hosts.ask(event, changes, policy, deadline, latest, seconds) if state.alive else None
         except FleethookError:
             answer = None
         if answer is not None:
             return answer
-        own = [] if state is None else self._recorded_hooks(state, event, folder)
+        host_hooks = [] if state is None else self._recorded_hooks(state, event, folder)
         unknown = state is None or (state.alive and not state.records)
         alive = state is None or state.alive
-        return await _unanswered(event, there, own, policy, alive=alive, unknown=unknown)
+        return await _unanswered(event, fleet_hooks, host_hooks, policy, alive=alive, unknown=unknown)
 
     def _recorded_hooks(self, state: HostState, event: Event, folder: EventFolder) -> list[Hook]:
         """One hook for each group of hooks that only that machine has and that fit the event."""
@@ -98,22 +100,24 @@ class Placement:
 
 
 async def _unanswered(
-    event: Event, there: Sequence[Hook], own: Sequence[Hook], policy: Policy, *, alive: bool, unknown: bool
+    event: Event, fleet_hooks: Sequence[Hook], host_hooks: Sequence[Hook], policy: Policy, *, alive: bool, unknown: bool
 ) -> Verdict:
     """The verdict for a host that did not answer: the failure policy of each hook that should have run there.
 
-    `there` are hooks of the fleet, `own` those that only the host has. `unknown`: we do not know which hooks the host has,
-    so the bus's policy answers for them. A host without a worker and without recorded hooks has none.
+    `fleet_hooks` are hooks of the fleet that run there, `host_hooks` those that only the host has. If these are `unknown`,
+    the bus's policy answers for them. A host without a worker and without recorded hooks has none.
     """
     why = (
         f"host {event.host!r} did not answer in time" if alive else f"no `fleethook worker host` runs on {event.host!r}"
     )
 
     async def missing(hook: Hook, _event: Event, _seconds: float) -> Outcome:
-        more = f" {hook.description}" if hook in own and hook.description else ""
+        more = f" {hook.description}" if hook in host_hooks and hook.description else ""
         return Outcome(failure=f"hook {hook.id!r}{more} ({hook.origin}) has to run there, but {why}")
 
-    verdict = await evaluate(Evaluation(event=event, hooks=[*there, *own], run=missing, seconds=1.0, policy=policy))
+    verdict = await evaluate(
+        Evaluation(event=event, hooks=[*fleet_hooks, *host_hooks], run=missing, seconds=1.0, policy=policy)
+    )
     if not unknown:
         return verdict
     decision = fallback_decision(bus_policy(policy, event.type))

@@ -52,7 +52,7 @@ class Process:
         print(f"fleethook {self.kind} ready", file=sys.stderr, flush=True)  # noqa: T201 - the supervisor reads it
 
     def run_async(self, work: Callable[[Keys, Connections, Watcher], Awaitable[_T]]) -> _T:
-        """Run `work` on an event loop with connections of its own, closed after it."""
+        """Run `work` on an event loop, with connections that are closed after it."""
 
         async def whole() -> _T:
             connections = Connections(self.url, connect=1.0)
@@ -73,7 +73,7 @@ class _Redacting(logging.Formatter):
 
 
 def set_up(process: Process) -> None:
-    """Set up logging to stderr (redacted), the host's name, and our end when our supervisor ends."""
+    """Set up logging to stderr (redacted), the host's name, and the lifeline."""
     if process.settings.host:
         os.environ["FLEETHOOK_HOST"] = process.settings.host  # `host_name` reads the environment
     handler = logging.StreamHandler(sys.stderr)
@@ -95,7 +95,7 @@ def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def collect_garbage_seldom() -> None:
-    """Collect garbage less often, and never look through what exists by now; call it once a process."""
+    """Run the garbage collector less often, and never on objects that exist now; call it once in a process."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*SELDOM_THRESHOLDS)

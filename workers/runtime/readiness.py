@@ -21,9 +21,9 @@ _SAY_SECONDS: Final = 10.0
 
 
 async def until_answered(url: str, keys: Keys, pids: Callable[[], Collection[int]], say: Callable[[str], None]) -> None:
-    """Ask until an evaluator with one of `pids` on this host has answered.
+    """Send test requests until an evaluator with one of `pids` on this host has answered.
 
-    In a larger fleet other evaluators answer too, so it asks again. After 10 s `say` gets the reason for the delay.
+    Evaluators of other machines may answer too; then it sends another one. After 10 s `say` is called with the reason.
     """
     began, has_said = time.monotonic(), False
     connections = Connections(url, connect=1.0)
@@ -31,14 +31,14 @@ async def until_answered(url: str, keys: Keys, pids: Callable[[], Collection[int
         while True:
             try:
                 who = await answering_evaluator(connections, keys)
-                why = f"{who} of another start answered" if who else "no evaluator answered"
+                why = f"{who} answered, which this `fleethook up` did not start" if who else "no evaluator answered"
             except FleethookError as error:
                 who, why = "", str(error)
             if who and is_process(who, host_name(), pids()):
                 return
             if not has_said and time.monotonic() - began > _SAY_SECONDS:
                 has_said = True
-                say(f"no request has been answered by this start yet: {why}")
+                say(f"not ready yet, because none of these evaluators has answered a test request: {why}")
             if not who:
                 await asyncio.sleep(_PAUSE_SECONDS)
     finally:

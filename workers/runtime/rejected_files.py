@@ -1,4 +1,4 @@
-"""The content of this machine's hook files that is not in force: it has errors, or waits for trust."""
+"""Finds the content of this machine's hook files that is not in force: it has errors, or waits for trust."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def _files(places: Directories, cwd: Path) -> Iterator[tuple[str, FileInForce]]:
         broken = Rejected(str(places.trust_file), "", (error,), "no project is trusted")
         yield "project", FileInForce(HookFile(), (broken,))
         return
-    around = trusted_file(cwd, places.trust_file, user=user)
-    for path in dict.fromkeys([*projects, *([around] if around is not None else [])]):
+    current_project = trusted_file(cwd, places.trust_file, user=user)
+    for path in dict.fromkeys([*projects, *([current_project] if current_project is not None else [])]):
         yield "project", project_in_force(path, places.trust_file, places.last_good)
 
 

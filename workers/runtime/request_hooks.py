@@ -1,4 +1,4 @@
-"""The hooks of one request: which ones fit, and what its rules decide. Other processes check heavy rules."""
+"""The hooks of one request: which ones fit, and what the rules among them decide. Other processes check heavy rules."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LATE = "its condition took too long to be checked"
 
 
 class RequestHooks:
-    """Finds and runs the hooks in force for one request; the given `run` runs hooks that are not rules.
+    """Finds and runs the hooks in force for one request; `run` runs hooks that are not rules.
 
     Before `wait_for` is called, a heavy check raises OverBudget.
     """
@@ -40,7 +40,7 @@ class RequestHooks:
         """Findings with the tool input that was checked: a hook may change the input."""
 
     def wait_for(self, checks: RuleChecks, seconds: float) -> None:
-        """Let these processes do heavy checks, in half of the `seconds` that are left; the rest is for hooks with effects."""
+        """Let other processes do heavy checks, for at most half of `seconds`; the rest is for hooks that are not rules."""
         self._checks, self._until = checks, time.monotonic() + seconds / 2
 
     async def fitting(self, event: Event) -> list[Hook]:
@@ -50,23 +50,23 @@ class RequestHooks:
         return self.hook_set.blocking(event, findings, self._disk)
 
     async def fitting_here(self, event: Event) -> list[Hook]:
-        """The hooks for another machine's event that need not run there."""
+        """The fitting hooks that need not run on the event's machine."""
         return [hook for hook in await self.fitting(event) if not hook.on_host]
 
     async def fitting_there(self, event: Event) -> list[Hook]:
-        """The hooks that have to run on the event's own machine."""
+        """The fitting hooks that have to run on the event's machine."""
         return [hook for hook in await self.fitting(event) if hook.on_host]
 
     def notes(self, event: Event, hooks: Sequence[Hook]) -> tuple[str, ...]:
         """The verdict's notes on a command that could not be read as a whole."""
-        findings = self._known(event)
+        findings = self._findings_for(event)
         if findings is not None and findings.rules:
             return findings.notes
         return unread_notes([hook.rule for hook in hooks if hook.rule is not None], event)
 
     async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:
         """The outcome of one hook. A condition that took too long counts as true for a rule, and as a failure for others."""
-        findings = self._known(event)
+        findings = self._findings_for(event)
         late = findings is not None and hook.when in findings.exceeded
         if hook.rule is None:
             if late:
@@ -91,17 +91,17 @@ class RequestHooks:
 
     async def _find(self, question: Question) -> Findings:
         if self._checks is None:
-            raise OverBudget("this takes a process of its own")
-        event, known = question.event, self._known(question.event)
+            raise OverBudget("the check is too heavy for the reading loop")
+        event, known = question.event, self._findings_for(question.event)
         agent, left = f"{event.host} {event.session or event.source}", self._until - time.monotonic()
         findings = await self._checks.find(question, agent, max(0.0, left))
-        if known is not None:  # its conditions were asked about before
+        if known is not None:  # its conditions were checked before
             findings.conditions |= known.conditions
             findings.exceeded |= known.exceeded
         self._found.insert(0, (event.input, findings))
         return findings
 
-    def _known(self, event: Event) -> Findings | None:
+    def _findings_for(self, event: Event) -> Findings | None:
         return next((findings for checked_input, findings in self._found if checked_input is event.input), None)
 
 

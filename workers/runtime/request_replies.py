@@ -23,7 +23,7 @@ class Replies:
         self._keys, self._group, self._policy, self._counters, self._clock = keys, group, policy, counters, clock
 
     def strictest_policy(self, request: Request) -> Policy:
-        """The stricter failure policy of the request's and the evaluator's own."""
+        """The stricter of the request's failure policy and the evaluator's."""
         return max(request.policy, self._policy, key=POLICIES_BY_STRICTNESS.index)
 
     def failed(self, request: Request, event: Event | None, why: str) -> Verdict:
@@ -42,17 +42,17 @@ class Replies:
         return answer_call(request, self._keys, self._group, verdict, answer, name, owner, self._clock.now())
 
     def bury(self, request: Request, why: str) -> list[ScriptCall]:
-        """The calls that make a dead letter and give the waiting agent a failure verdict."""
+        """The calls that make a dead letter and send the waiting agent a failure verdict."""
         log.warning("request %s of %s: %s; dead letter", request.id, request.source, why)
         letter = poison_call(self._keys, request.entry, why, acknowledge="")
         return [letter, self.answer(request, None, self.failed(request, None, why))]
 
     def broken(self, request: Request, event: Event, error: Exception) -> list[ScriptCall]:
-        """The calls that answer a request on which the evaluator itself failed; logs the error."""
+        """The calls that answer a request after an unexpected error of the evaluator; logs the error."""
         log.error("request %s", request.id, exc_info=error)
         why = f"the evaluator failed on this request: {type(error).__name__}"
         try:
             return [self.answer(request, event, self.failed(request, event, why))]
-        except Exception as again:  # the answer cannot be rendered with the event, so without it
+        except Exception as again:  # the answer cannot be rendered with the event: answer without it
             log.error("request %s", request.id, exc_info=again)
             return self.bury(request, why)

@@ -20,18 +20,18 @@ from bus.system.child import ChildProcess
 
 PROCESSES: Final = 2
 _WAITING_EACH: Final = 4
-"""How many questions of one agent may wait; another one is not answered."""
+"""How many questions of one agent may wait; a further one is not answered."""
 _WAITING: Final = 64
 
 
 class RuleChecks:
-    """A few processes, started at the first question and ended with the `async with` block."""
+    """A few processes; each starts at its first question, and all end with the `async with` block."""
 
     def __init__(self, processes: int = PROCESSES) -> None:
         self._free: list[ChildProcess] = [checker() for _ in range(processes)]
         self._all = tuple(self._free)
         self._waiting: dict[str, deque[asyncio.Future[ChildProcess]]] = {}
-        """By agent; the first agent's first question is next."""
+        """The waiting questions of each agent; the first agent's first question is next."""
         self._threads = ThreadPoolExecutor(processes, thread_name_prefix="rule-checks")
 
     async def __aenter__(self) -> Self:
@@ -49,10 +49,10 @@ class RuleChecks:
             child.close()
 
     async def find(self, question: Question, agent: str, seconds: float) -> Findings:
-        """The findings within `seconds`, at most two; `agent` is the agent that waits for them."""
+        """The findings, within `seconds` or WALL_SECONDS if that is less; `agent` is the agent that waits for them."""
         seconds = min(seconds, WALL_SECONDS)
         until = time.monotonic() + seconds
-        child = await self._turn(agent, seconds)
+        child = await self._acquire(agent, seconds)
         if child is None:
             return unanswered(question)
         running = asyncio.get_running_loop().run_in_executor(
@@ -65,16 +65,16 @@ class RuleChecks:
             raise
         finally:
             if running.done():
-                self._pass_on(child)
+                self._release(child)
             else:
-                running.add_done_callback(lambda _: self._pass_on(child))
+                running.add_done_callback(lambda _: self._release(child))
 
-    async def _turn(self, agent: str, seconds: float) -> ChildProcess | None:
+    async def _acquire(self, agent: str, seconds: float) -> ChildProcess | None:
         """A process for one question; None if too many questions wait, or if none becomes free in time."""
         if self._free:
             return self._free.pop()
-        own = self._waiting.get(agent, ())
-        if len(own) >= _WAITING_EACH or sum(map(len, self._waiting.values())) >= _WAITING:
+        agent_queue = self._waiting.get(agent, ())
+        if len(agent_queue) >= _WAITING_EACH or sum(map(len, self._waiting.values())) >= _WAITING:
             return None
         turn: asyncio.Future[ChildProcess] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(agent, deque()).append(turn)
@@ -84,7 +84,7 @@ class RuleChecks:
             return turn.result() if turn.done() else None
         except asyncio.CancelledError:
             if turn.done():
-                self._pass_on(turn.result())
+                self._release(turn.result())
             raise
         finally:
             self._forget(agent, turn)
@@ -97,8 +97,8 @@ class RuleChecks:
             if not queue:
                 del self._waiting[agent]
 
-    def _pass_on(self, child: ChildProcess) -> None:
-        """Give a process to the agent whose turn it is, or keep it as free."""
+    def _release(self, child: ChildProcess) -> None:
+        """Hand a process to the agent whose turn it is, or add it to the free ones."""
         while self._waiting:
             agent = next(iter(self._waiting))
             queue = self._waiting.pop(agent)

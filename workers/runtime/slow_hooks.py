@@ -30,24 +30,24 @@ MOST_SLOW: Final = 64
 _FIRST_SECONDS: Final = 1.0
 _EVERY_SECONDS: Final = 1.0
 _SPARE: Final = 1.15
-"""Part of a hook's time is kept for ending it and for the answer (see hook_seconds); this factor adds it."""
+"""`hook_seconds` reserves a part of the time for ending hooks and for the reply; this factor adds that part."""
 
 
 _MARGIN_SECONDS: Final = 0.5
 _MARGIN_PART: Final = 0.1
-"""The part of the remaining time, at most _MARGIN_SECONDS, that is kept for ending a hook and for the reply: the failure
+"""The part of the remaining time, at most _MARGIN_SECONDS, that is reserved for ending a hook and for the reply: the failure
 policy of a hook that times out has to arrive before the agent stops waiting."""
 
 
 def hook_seconds(left: float) -> float:
-    """How many of the seconds that are left for a request its hooks get."""
+    """How many seconds the hooks of a request get of the `left` seconds of its budget."""
     return max(0.0, left - min(_MARGIN_SECONDS, left * _MARGIN_PART))
 
 
 def extended_ms(event: Event, hooks: Sequence[Hook], now: int, deadline: int, latest: int) -> int:
-    """The deadline of a request whose hooks declare more time than its budget: as much as they need, at most `latest`.
+    """The deadline of a request, extended if its hooks declare more time than its budget, but to at most `latest`.
 
-    Milliseconds by the server's clock; `deadline` itself if they need no more.
+    All times are milliseconds by the server's clock.
     """
     if latest <= deadline:
         return deadline
@@ -68,13 +68,13 @@ async def is_waited_for(connections: Connections, request: Request, now: int) ->
 
 
 class Slots:
-    """The tasks of a process that run hooks: `count` at once, and slow ones besides."""
+    """The tasks of a process that run hooks: `count` at once, plus slow tasks, which need no slot."""
 
     def __init__(self, count: int) -> None:
         self._count = count
         self.tasks: set[asyncio.Task[None]] = set()
         self.held: set[tuple[str, str]] = set()
-        """Stream and id of the entries that the tasks are about."""
+        """The stream and id of each entry that a task works on."""
         self._slow: set[asyncio.Task[None]] = set()
 
     @property
@@ -83,7 +83,7 @@ class Slots:
         return self._count - len(self.tasks) + len(self._slow)
 
     def start(self, work: Coroutine[Any, Any, None], stream: str, entry: str) -> None:
-        """Start a task about this entry."""
+        """Start a task that works on this entry."""
         task = asyncio.create_task(work)
         self.tasks.add(task)
         self.held.add((stream, entry))

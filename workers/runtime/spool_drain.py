@@ -1,7 +1,7 @@
 """Drains the spools of this machine, where a hook command that finds no server leaves its events.
 
-Every evaluator, dispatcher and host worker looks at them; the drain lock lets one of them send at a time. A spool is ours
-if its agent's answer file names our fleet and server, or if its name does (`bus/shim/spool.py`).
+Every evaluator, dispatcher and host worker checks them; the drain lock lets only one of them send. A spool is ours
+if its agent's answer file names our fleet and server, or its own name does (`bus/shim/spool.py`).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Work = Callable[[Keys, Connections, Watcher], Awaitable[None]]
 
 
 def draining(url: str, work: Work) -> Work:
-    """Adds draining of this machine's spools to the work of a process, in a task of its own."""
+    """The work of a process, plus a task that drains this machine's spools."""
 
-    async def both(keys: Keys, connections: Connections, watcher: Watcher) -> None:
+    async def work_and_drain(keys: Keys, connections: Connections, watcher: Watcher) -> None:
         task = asyncio.create_task(_drain_on(url, keys, connections))
         try:
             await work(keys, connections, watcher)
@@ -41,7 +41,7 @@ def draining(url: str, work: Work) -> Work:
             task.cancel()
             await asyncio.wait([task])
 
-    return both
+    return work_and_drain
 
 
 async def drain_spools(places: Directories, url: str, keys: Keys, connections: Connections) -> int:
@@ -56,7 +56,7 @@ async def drain_spools(places: Directories, url: str, keys: Keys, connections: C
             continue
         if path != own and not _is_ours(path, places, await asyncio.to_thread(server_from_url, url), keys):
             continue
-        if marked:  # we reach the server, so the agents' next calls may try for longer again
+        if marked:  # the server can be reached, so hook commands may wait for it again
             await server_now(connections)
             path.with_name(path.name + ".away").unlink(missing_ok=True)
         if waits:
@@ -82,7 +82,7 @@ async def _drain_on(url: str, keys: Keys, connections: Connections) -> None:
     while True:
         try:
             if sent := await drain_spools(places, url, keys, connections):
-                log.info("%d events that waited on this disk are sent", sent)
+                log.info("sent %d events that waited on this machine's disk", sent)
         except (FleethookError, OSError) as error:
             log.debug("spools are not drained: %s", error)
         await asyncio.sleep(LOOK_SECONDS)

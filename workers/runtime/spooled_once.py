@@ -1,4 +1,4 @@
-"""Makes spooled events count once: a drainer that lost a reply, or died, sends them again."""
+"""Removes repeated spooled events: a drainer that lost a reply, or died, sends them again."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from bus.wire.streams import ScriptCall, StreamEntry, call_all, checked
 
 GROUP: Final = "dispatchers"
 _SEARCH_MS: Final = 60_000
-"""How far an agent's clock may be off, and the entry that arrived before its record was spooled is still found."""
+"""An event that arrived although it was spooled is searched this far around its time: the agent's clock may be off by it."""
 _EVENT_ID: Final = re.compile(r"e[0-9a-f]{32}")
 _MOST_SEEN: Final = 10_000
 
 
-async def counts(connections: Connections, keys: Keys, entry: StreamEntry) -> bool:
-    """Whether a spooled entry is the one of its id that counts; if not, it is removed before it is dispatched.
+async def keep_if_first(connections: Connections, keys: Keys, entry: StreamEntry) -> bool:
+    """Whether a spooled entry is the first one of its id; if not, remove it, so that it is not dispatched.
 
-    If an evaluator had answered the request after all, the record's fallback stays as its agent's report.
+    If an evaluator answered the request after all, the entry's fallback is kept as the report of its agent.
     """
-    (reply,) = await call_all(connections, [_call(keys, entry, look=False)])
+    (reply,) = await call_all(connections, [_call(keys, entry, read_only=False)])
     return bool(checked(reply, f"looking for entries of {_text(entry, b'id')}"))
 
 
 class Repeats:
-    """Leaves out entries that a reader has seen, for as long as one reading lasts."""
+    """Filters out repeated entries for one reader; it remembers the ids that it has passed."""
 
     def __init__(self) -> None:
         self._ids: OrderedDict[str, str] = OrderedDict()
@@ -38,11 +38,11 @@ class Repeats:
     async def without_repeats(
         self, connections: Connections, keys: Keys, entries: Sequence[StreamEntry]
     ) -> list[StreamEntry]:
-        """The entries of the event stream without spooled ones that do not count; changes nothing in Redis."""
+        """The entries of the event stream without repeated spooled ones; changes nothing in Redis."""
         asked = [entry for entry in entries if b"spooled" in entry.fields and b"id" in entry.fields]
         if not asked:
             return list(entries)
-        replies = await call_all(connections, [_call(keys, entry, look=True) for entry in asked])
+        replies = await call_all(connections, [_call(keys, entry, read_only=True) for entry in asked])
         gone = {entry.id for entry, reply in zip(asked, replies, strict=True) if not checked(reply, "reading events")}
         for entry in asked:
             if entry.id not in gone and self._ids.setdefault(_text(entry, b"id"), entry.id) != entry.id:
@@ -52,10 +52,10 @@ class Repeats:
         return [entry for entry in entries if entry.id not in gone]
 
 
-def _call(keys: Keys, entry: StreamEntry, *, look: bool) -> ScriptCall:
+def _call(keys: Keys, entry: StreamEntry, *, read_only: bool) -> ScriptCall:
     name = read_request(entry, keys).id
-    # A report is only ever sent marked, and of a young request the verdict tells whether it was answered: neither is
-    # looked for among the events around it, which takes long where these are many.
+    # The search among the events around takes long where these are many. A report needs none, because a spool marks each
+    # one that it sends; nor does a young request, because its verdict is still kept and shows whether it was answered.
     born = int(name[1:13], 16) if _EVENT_ID.fullmatch(name) else entry.ms
     young = b"fallback" in entry.fields and entry.ms - born < KEPT_MS - _SEARCH_MS
     first, last = (0, 0) if b"of" in entry.fields or young else (max(0, born - _SEARCH_MS), born + _SEARCH_MS)
@@ -66,7 +66,7 @@ def _call(keys: Keys, entry: StreamEntry, *, look: bool) -> ScriptCall:
         first,
         last,
         SENT_MS,
-        "1" if look else "0",
+        "1" if read_only else "0",
     ]
     if b"fallback" in entry.fields and b"of" not in entry.fields:
         args += ["id", event_id(), "of", name, "fallback", entry.fields[b"fallback"]]

@@ -1,7 +1,7 @@
-"""Repairs streams with a made-up last id: nothing could be added to them, so their entries move to a fresh stream.
+"""Repairs streams with a made-up last id, to which nothing can be added: moves their entries to a new stream.
 
-A client that may XADD may choose the id of its entry. No entry can follow the largest possible id, and after an id of
-next year every deadline is next year's. Looks twice a second; a repair takes less than two seconds.
+A client with the right to XADD can choose the id of its entry. No entry can follow the largest possible id, and after an id of
+next year every deadline is in next year. The check is made twice a second; a repair takes less than two seconds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bus.wire.streams import call, checked, flat
 log = logging.getLogger("fleethook.repairs")
 
 AHEAD_MS: Final = MINUTE
-"""How far ahead of the server's clock an id may be: a clock that was set back by seconds needs no repair."""
+"""How far ahead of the server's clock an id may be, so that a server's clock set back by seconds causes no repair."""
 
 LOOK_SECONDS: Final = 0.5
 STREAMS: Final = ("events", "requests")
@@ -56,15 +56,15 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Repairs:
-    """Looks at the streams that agents may add to, and repairs them; every worker has one."""
+    """Checks the streams that agents may add to, and repairs them; evaluators and dispatchers have one each."""
 
     def __init__(self, connections: Connections, keys: Keys, who: str) -> None:
         self._connections, self._keys, self._who = connections, keys, who
         self._looked = float("-inf")
-        self._sane: dict[str, int] = {}
+        self._last_good_ms: dict[str, int] = {}
 
     async def repair_if_due(self) -> bool:
-        """Look, at most every half second, and repair; returns whether a stream was repaired. Raises Unreachable."""
+        """Check, at most every half second, and repair; returns whether a stream was repaired. Raises Unreachable."""
         if time.monotonic() - self._looked < LOOK_SECONDS:
             return False
         self._looked = time.monotonic()
@@ -75,13 +75,13 @@ class Repairs:
             if bad:
                 repaired = await self._repair(name) or repaired
             else:
-                self._sane[name] = int(now)
+                self._last_good_ms[name] = int(now)
         if late and not ahead[STREAMS.index("events")]:  # the worker that repaired it died before the last step
             await self._add_late()
         return repaired
 
     async def _repair(self, name: str) -> bool:
-        """Move the entries of a stream to a fresh one in its place; returns False if another worker does."""
+        """Replace a stream by a new one with its entries; returns False if another worker does."""
         if not await self._has_lease():
             return False
         log.error("the last id of %s is from the future: moving its entries to a fresh stream", self._keys(name))
@@ -109,12 +109,12 @@ class Repairs:
         return bool(await call(self._connections, "lease", (self._keys("alive", "repair"),), (self._who, _LEASE_MS)))
 
     async def _move(self, name: str) -> tuple[int, int]:
-        """Returns how many made-up ids there were, and the time of the move.
+        """Move the entries of a stream; returns how many ids were made up, and the time of the move.
 
-        Requests move in one step: they are answered meanwhile, and a page copied earlier would bring them back.
+        Requests move in one step: some are answered meanwhile, and a page copied earlier would add these again.
         """
         keys, names = self._keys, (self._keys(name), self._keys("fresh", name))
-        about = (keys.prefix, AHEAD_MS, self._sane.get(name, 0))
+        about = (keys.prefix, AHEAD_MS, self._last_good_ms.get(name, 0))
         cursor, count, pairs = "", 64, list[bytes]()
         while name == "events" and await self._has_lease():
             after, number, size, more = await call(

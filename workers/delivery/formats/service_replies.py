@@ -42,13 +42,14 @@ def refusal_in_body(name: Format, reply: Reply) -> AttemptResult | None:
                 may_change(int(found[1])), f"receiver answered {reply.status}, with HTTP error {int(found[1])}"
             )
         if _TEAMS_FAILED.search(reply.body) is not None:
-            return _refused(True, f"receiver answered {reply.status}, with a failure in its body")
+            return _refused(True, f"receiver answered {reply.status}, but its body says that it failed")
     if name == "slack":
         answer = _json(reply.body)
         if answer.get("ok") is False:
             error = _short(answer.get("error"))
             return _refused(
-                error in _SLACK_LATER, f"receiver answered {reply.status}, with {error or 'a failure'} in its body"
+                error in _SLACK_LATER,
+                f"receiver answered {reply.status}, but its body says {error or 'that it failed'}",
             )
     return None
 
