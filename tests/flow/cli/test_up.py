@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -108,15 +109,30 @@ def a_place() -> Place:
     return place
 
 
+@contextlib.contextmanager
+def started_place() -> Iterator[tuple[Place, Done]]:
+    """A place after `up --detach`, and what that printed; `down` at the end."""
+    place = a_place()
+    try:
+        yield place, place.run("up", "--detach", "--evaluators=1", "--carriers=1", "--json")
+        place.run("down")
+        assert not place.runs()
+    finally:
+        shutil.rmtree(place.root)
+
+
 @pytest.fixture(scope="module")
 def up() -> Iterator[tuple[Place, Done]]:
-    """A place where `up --detach` has been said, and what it answered."""
-    place = a_place()
-    started = place.run("up", "--detach", "--evaluators=1", "--carriers=1", "--json")
-    yield place, started
-    place.run("down")
-    assert not place.runs()
-    shutil.rmtree(place.root)
+    """A running place for the tests that install nothing and kill nothing, in whatever order they run."""
+    with started_place() as started:
+        yield started
+
+
+@pytest.fixture
+def own_up() -> Iterator[tuple[Place, Done]]:
+    """A running place for one test, which may install agents there and kill its processes."""
+    with started_place() as started:
+        yield started
 
 
 @pytest.fixture
@@ -232,9 +248,9 @@ def test_logs_follow_a_file_over_its_change(place: Place) -> None:
         followed.communicate()
 
 
-def test_an_install_is_proven_and_undone_to_the_byte(up: tuple[Place, Done]) -> None:
+def test_an_install_is_proven_and_undone_to_the_byte(own_up: tuple[Place, Done]) -> None:
     """Shown, installed once, proven by a canary through the installed command, then taken back without a trace."""
-    place, _ = up
+    place, _ = own_up
     before = place.run("doctor", "--json")
     assert (before.code, statuses(before.json)["agents"]) == (1, "warn")
     place.settings.parent.mkdir()
@@ -276,12 +292,12 @@ def test_an_install_is_proven_and_undone_to_the_byte(up: tuple[Place, Done]) -> 
 
 
 @pytest.mark.req("X-06")
-def test_nothing_is_lost_when_everything_is_killed(up: tuple[Place, Done]) -> None:
+def test_nothing_is_lost_when_everything_is_killed(own_up: tuple[Place, Done]) -> None:
     """kill -9 of the supervisor ends its processes and its server; the next `up` finds the data.
 
     An agent's hook answers by policy meanwhile, and what it kept on the disk arrives afterwards.
     """
-    place, started = up
+    place, started = own_up
     published = place.run("publish", "-", stdin=json.dumps({"type": "notification", "session": "s-before"}))
     assert published.code == 0, published.err
     assert place.run("install", "claude", "--yes").code == 0
