@@ -10,7 +10,7 @@ T      ?= tests
 .PHONY: help demo test test-wheel test-agents guards check format docs costs screens chaos bench coverage clean
 help:
 	@echo "make demo      a scripted fleet through the real processes and a real server"
-	@echo "make test      all tests but the long sizes"
+	@echo "make test      all tests but the long sizes; TIMED=1 also holds them to their figures in seconds"
 	@echo "make test-wheel  the newcomer's tests with the built wheel in a clean environment"
 	@echo "make test-agents  real agent programs (npm) against a scripted model"
 	@echo "make guards    how well the guard packs judge the corpora, by group"
@@ -92,7 +92,7 @@ screens: $(VENV)/.dev
 	$(BIN)/python docs/make_screens.py
 
 chaos: $(VENV)/.dev
-	$(BIN)/python -m pytest tests/chaos tests/live -m 'chaos or slow' --timeout 1800 -s
+	TIMED=1 $(BIN)/python -m pytest tests/chaos tests/live -m 'chaos or slow' --timeout 1800 -s
 
 bench: $(VENV)/.dev
 	$(BIN)/fleethook bench

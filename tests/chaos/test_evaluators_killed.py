@@ -22,6 +22,7 @@ from tests.chaos.counting import Counts, tell
 from tests.chaos.fleet import Fleet
 from tests.cli_kit import namespace
 from tests.support.servers import Server
+from tests.support.waiting import at_most
 
 HOOKS = """
 hooks:
@@ -132,8 +133,8 @@ async def test_with_no_evaluator_left_the_policy_answers_at_once_and_both_are_on
         verdicts = await asyncio.gather(*(bus.request(event, budget=4.0) for event in stuck))
         waited = time.monotonic() - start
         start = time.monotonic()
-        at_once = await bus.request(gone := call(), budget=4.0)
-        assert time.monotonic() - start < 0.5
+        at_once = await bus.request(gone := call(), budget=120)
+        assert time.monotonic() - start < at_most(0.5)
         fleet.start("evaluator")
         await asyncio.to_thread(fleet.ready)
         back = await bus.request(call(), budget=4.0)

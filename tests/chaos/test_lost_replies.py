@@ -28,7 +28,7 @@ from tests.cli_kit import namespace
 from tests.shim_kit import FALLBACK, World
 from tests.support.proxy import Proxy
 from tests.support.servers import Server
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 HOOKS = """
 hooks:
@@ -95,7 +95,7 @@ async def test_a_request_has_its_verdict_whichever_reply_is_lost(
                 asked.append(event := write_call(tool))
                 start = time.monotonic()
                 verdict = await bus.request(event, budget=BUDGET)
-                assert time.monotonic() - start < BUDGET
+                assert time.monotonic() - start < at_most(BUDGET)
                 assert (verdict.decision, verdict.fallback) == ("deny", ""), (losses, proxy.swallowed)
     await counts.settled()
     record = counts.record()
@@ -188,7 +188,7 @@ async def test_a_hook_call_is_on_record_once_whichever_reply_is_lost(
             lose(proxy, losses)
             start = time.monotonic()
             answers.append((len(losses), await hook()))
-            assert time.monotonic() - start < 3.0 + 1.0
+            assert time.monotonic() - start < at_most(3.0 + 1.0)
     world.install(deadline_ms=3_000)
 
     async def drained() -> bool:

@@ -24,6 +24,7 @@ from tests.chaos.counting import Counts, tell, when
 from tests.chaos.fleet import Fleet
 from tests.shim_kit import FALLBACK, QUIET, World
 from tests.support.servers import Server
+from tests.support.waiting import at_most
 
 HOOKS = """
 hooks:
@@ -99,7 +100,7 @@ async def test_redis_gone_means_policy_and_spool_and_back_everything_in_order_an
         answer = await asyncio.to_thread(call, event)
         assert answer == (FALLBACK if event == "PreToolUse" else QUIET), "the policy's own bytes"
     away = call.slowest
-    assert away < DEADLINE + MARGIN
+    assert away < at_most(DEADLINE + MARGIN)
     assert spool_status(world.spool).records == total
     await asyncio.to_thread(server.start)
 
@@ -140,12 +141,12 @@ async def test_an_evaluator_that_stands_still_costs_the_deadline_and_the_record_
     evaluator.freeze()
     start = time.monotonic()
     assert await asyncio.to_thread(call, "PreToolUse") == FALLBACK
-    assert time.monotonic() - start < 1.0 + MARGIN
+    assert time.monotonic() - start < at_most(1.0 + MARGIN)
     await when(lambda: not counts.client.exists(keys("alive", "evaluator")), "its heartbeat is gone")
-    world.install(deadline_ms=30_000)
+    world.install(deadline_ms=120_000)
     start = time.monotonic()
     assert await asyncio.to_thread(call, "PreToolUse") == FALLBACK
-    assert time.monotonic() - start < MARGIN, "nobody lives: the policy answers at once"
+    assert time.monotonic() - start < at_most(MARGIN), "nobody lives: the policy answers at once"
     evaluator.thaw()
     await counts.settled()
     assert b"it says forbidden" in (await asyncio.to_thread(call, "PreToolUse")).stdout

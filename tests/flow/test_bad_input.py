@@ -27,7 +27,7 @@ from bus.verdicts import Verdict
 from bus.wire.codec import decode_verdict, encode_payload, pack
 from bus.wire.connections import sync_client
 from tests.support.fleet import Agent, Fleet, fleet
-from tests.support.waiting import wait_until
+from tests.support.waiting import at_most, wait_until
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("B-02", "F-11", "X-06")]
 
@@ -82,12 +82,14 @@ ALONE = 6  # of these run at the same time
 
 
 def published(folder: Path) -> str:
-    """The hook file, one hook for each of HOOKS and each policy; JSON is YAML."""
+    """The hook file, one hook for each of HOOKS and each policy; JSON is YAML.
+
+    Tools tell them apart, for a condition over 10 MB has a time limit, which a busy machine exceeds.
+    """
     bad = [
         {
             "id": f"{name}-{policy}",
-            "on": "tool:pre_execute",
-            "when": f"event.session == '{name}-{policy}'",
+            "on": f"tool:pre_execute:{name}-{policy}",
             "command": command,
             "timeout": 0.5 if what.startswith("timed out") else 8,
             "on_failure": policy,
@@ -97,13 +99,8 @@ def published(folder: Path) -> str:
     ]
     rule = {"decision": "deny", "reason": "No rm here", "commands": [{"program": ["rm"]}]}
     good = [
-        {"id": "no-rm", "on": "tool:pre_execute", "rule": rule},
-        {
-            "id": "dump",
-            "on": "tool:pre_execute",
-            "when": "event.session == 'dump'",
-            "command": f"cat > {folder}/dumped",
-        },
+        {"id": "no-rm", "on": "tool:pre_execute:bash", "rule": rule},
+        {"id": "dump", "on": "tool:pre_execute:write", "command": f"cat > {folder}/dumped"},
     ]
     return json.dumps({"hooks": bad + good})
 
@@ -145,7 +142,7 @@ def bystander(world: Fleet) -> Iterator[list[tuple[float, Verdict]]]:
     assert [verdict.fallback for _, verdict in seen if verdict.fallback] == []
     wanted = ["deny" if number % 2 else "abstain" for number in range(len(seen))]
     assert [verdict.decision for _, verdict in seen] == wanted
-    assert max(took for took, _ in seen) < 3.0, "nobody waits for anybody else"
+    assert max(took for took, _ in seen) < at_most(3.0), "nobody waits for anybody else"
 
 
 def said(answer: HookAnswer) -> dict[str, Any]:
@@ -208,7 +205,7 @@ def test_what_is_odd_and_can_be_read_is_judged(world: Fleet, agent: Agent, name:
 
 def test_ten_megabytes_and_half_characters_reach_a_hook_whole(world: Fleet, agent: Agent) -> None:
     content = "\ud83d \0 \x1b[31m" + "\u00e4" * 5_000_000
-    sent = {"session_id": "dump", "tool_name": "Write", "tool_input": {"file_path": "a", "content": content}}
+    sent = {"session_id": "s", "tool_name": "Write", "tool_input": {"file_path": "a", "content": content}}
     raw = json.dumps(sent, ensure_ascii=False).replace("\ud83d", "\\ud83d").encode()
 
     assert agent.hook("PreToolUse", raw) == HookAnswer()
@@ -257,7 +254,7 @@ def test_a_stdin_that_never_ends_costs_no_more_than_the_budget(world: Fleet, clo
         process.stdin.flush()
         told = json.loads(process.stdout.read())
         assert process.wait(20) == 0
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < at_most(3)
     policy = "denied by failure policy" if closed else "nothing blocked"
     assert policy in told["systemMessage"]
     assert ("hookSpecificOutput" in told) == closed
@@ -320,8 +317,8 @@ def test_every_kind_of_bad_hook_is_said_and_harms_nobody_else(world: Fleet, agen
     def call(one: tuple[str, str]) -> HookAnswer:
         # More than a pipe holds, so a hook that does not read it makes itself felt.
         data = {
-            "session_id": "-".join(one),
-            "tool_name": "Bash",
+            "session_id": "s",
+            "tool_name": "-".join(one),
             "tool_input": {"command": "ls"},
             "more": "x" * 200_000,
         }

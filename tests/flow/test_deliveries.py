@@ -21,7 +21,7 @@ from tests.support.delivering import left
 from tests.support.fleet import HOST, Fleet, fleet
 from tests.support.receivers import Receiver, receiving
 from tests.support.running import do
-from tests.support.waiting import wait_until
+from tests.support.waiting import at_most, wait_until
 from workers.jobs import CHORES, enqueue, queue
 
 SECRET = generate_secret()
@@ -83,7 +83,7 @@ def test_a_webhook_arrives_though_its_receiver_failed_twice_and_the_hook_has_run
 
 
 @pytest.mark.req("B-05")
-def test_a_carrier_killed_in_the_middle_is_carried_on_within_five_seconds(
+def test_what_a_killed_carrier_had_under_way_is_carried_on_by_another(
     made: Fleet, receiver: Receiver, bus: SyncBus
 ) -> None:
     receiver.hold()
@@ -96,7 +96,7 @@ def test_a_carrier_killed_in_the_middle_is_carried_on_within_five_seconds(
     took = time.monotonic() - start
     receiver.release()
     made.delivered(name, 2)
-    assert took < 5
+    assert took < at_most(5)
     assert receiver.ids[f"{name}_log"] == 2
     assert made.dead() == []
 

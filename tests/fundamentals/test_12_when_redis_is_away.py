@@ -12,7 +12,7 @@ from bus import Event, Unreachable
 from bus.shim.spool import spool_status
 from tests.support.fleet import Fleet
 from tests.support.fleet import fleet as started
-from tests.support.waiting import wait_until
+from tests.support.waiting import at_most, wait_until
 
 HOOKS = 'hooks: [{id: no-writes, on: "tool:pre_execute:write", rule: {decision: deny, reason: frozen}}]'
 WRITE = {"session_id": "outage", "cwd": "/", "tool_name": "Write", "tool_input": {"file_path": "a", "content": "b"}}
@@ -34,8 +34,8 @@ def test_an_outage_from_its_beginning_to_its_end(fleet: Fleet) -> None:
     # A program gets its failure policy, and is told when nothing could be announced.
     with fleet.bus(on_failure="deny").sync() as bus:
         start = time.monotonic()
-        verdict = bus.request(Event(type="tool:pre_execute", tool="write"))
-        assert time.monotonic() - start < 2, "it did not wait for its budget of 10 s"
+        verdict = bus.request(Event(type="tool:pre_execute", tool="write"), budget=120)
+        assert time.monotonic() - start < at_most(2), "it did not wait for its budget"
         assert verdict.decision == "deny"
         assert "redis cannot be reached" in verdict.fallback
         with pytest.raises(Unreachable):

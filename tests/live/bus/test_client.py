@@ -30,7 +30,7 @@ from tests.support.running import (
     until_true,
 )
 from tests.support.servers import Server
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 # --- Publishing
 
@@ -182,7 +182,7 @@ async def test_a_frozen_server_costs_the_budget_and_no_more(
         proxy.freeze()
         start = time.monotonic()
         said = await bus.request(bash(), budget=0.5)
-        assert time.monotonic() - start < 1.3
+        assert time.monotonic() - start < at_most(1.3)
         proxy.thaw()
     assert (said.decision, bool(said.fallback)) == ("deny", True)
     assert said.event.encode() in (tmp_path / "spool").read_bytes()
@@ -193,9 +193,9 @@ async def test_redis_away_is_said_at_once_and_spooled(server: Server, keys: Keys
     spool = tmp_path / "spool"
     async with Bus(f"unix://{tmp_path}/nothing?db=0", namespace=namespace(keys), on_failure="ask", spool=spool) as bus:
         start = time.monotonic()
-        said = await bus.request(bash(), budget=10)
-        stop = await bus.request(Event(type="agent:stop"), budget=10)
-        assert time.monotonic() - start < 2
+        said = await bus.request(bash(), budget=120)
+        stop = await bus.request(Event(type="agent:stop"), budget=120)
+        assert time.monotonic() - start < at_most(2)
     assert (said.decision, "cannot be reached" in said.fallback) == ("ask", True)
     assert (stop.decision, bool(stop.fallback)) == ("abstain", True), "a stop is never held"
     assert b"fallback" in spool.read_bytes()
@@ -207,7 +207,7 @@ async def test_a_budget_is_kept_where_nobody_answers(server: Server, keys: Keys,
     async with Bus(server.url, namespace=namespace(keys), on_failure="deny") as bus:
         start = time.monotonic()
         said = await bus.request(bash(), budget=0.3)
-        assert 0.3 <= time.monotonic() - start < 0.8
+        assert 0.3 <= time.monotonic() - start < at_most(0.8)
     assert (said.decision, said.fallback) == ("deny", "no verdict came within the budget")
     (report,) = await stream(connections, keys)
     assert (report.fields[b"of"], report.fields[b"fallback"]) == (said.event.encode(), said.fallback.encode())

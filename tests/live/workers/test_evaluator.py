@@ -36,7 +36,7 @@ from tests.support.running import (
     verdict,
 )
 from tests.support.servers import Server
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 from workers.delivery.dead_letters import dead_letters
 
 # --- Verdicts
@@ -128,7 +128,7 @@ async def test_a_hook_that_hangs_is_answered_for_by_its_own_policy_in_time(
     async with evaluating(server.url, keys), Bus(server.url, namespace=namespace(keys)) as bus:
         start = time.monotonic()
         said = await bus.request(bash(), budget=1.0)
-        assert time.monotonic() - start < 1.1
+        assert time.monotonic() - start < at_most(1.1)
     assert (said.decision, said.fallback) == ("deny", "")
     assert "timed out" in said.parts[0].fallback
 
@@ -142,8 +142,8 @@ async def test_nobody_alive_is_said_at_once(
         pass  # it was there, and has left: its heartbeat does not outlive it
     async with Bus(server.url, namespace=namespace(keys), on_failure=policy) as bus:
         start = time.monotonic()
-        said = await bus.request(bash(), budget=10)
-        assert time.monotonic() - start < 1
+        said = await bus.request(bash(), budget=120)
+        assert time.monotonic() - start < at_most(1)
     assert (said.decision, "no evaluator is alive" in said.fallback) == (decision, True)
     (report,) = await stream(connections, keys)
     assert report.fields[b"of"] == said.event.encode()

@@ -30,7 +30,7 @@ from tests.support.running import (
     verdict,
 )
 from tests.support.servers import Server
-from tests.support.waiting import until
+from tests.support.waiting import at_most, until
 
 
 async def test_no_event_chooses_how_much_is_remembered_of_its_folder(
@@ -81,7 +81,7 @@ async def test_a_new_version_is_in_force_within_a_second(
         start = time.monotonic()
         await publish_hooks(connections, keys, NO_RM.replace("no rm", "never"))
         await until(lambda: _version(connections, keys, "fleet@2"), "version 2 is in force")
-        assert time.monotonic() - start < 1.5, "half a second of it is the slack of a busy machine"
+        assert time.monotonic() - start < at_most(1.5), "half a second of it is slack"
         assert (await ask(connections, keys, "rm")).reason == "never"
         await rollback(connections, keys)
         await until(lambda: _version(connections, keys, "fleet@3"), "version 3 is in force")
@@ -192,7 +192,7 @@ async def test_an_imported_file_is_in_force_within_a_second(
             return await reason() == "second"
 
         await until(seen, "the change is in force")
-        assert time.monotonic() - start < 1.5, "half a second of it is the slack of a busy machine"
+        assert time.monotonic() - start < at_most(1.5), "half a second of it is slack"
 
 
 async def _version(connections: Connections, keys: Keys, version: str) -> bool:

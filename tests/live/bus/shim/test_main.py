@@ -42,6 +42,7 @@ from tests.shim_kit import (
     running_server,
     wait_until,
 )
+from tests.support.waiting import at_most
 
 pytestmark = [pytest.mark.live]
 
@@ -186,9 +187,10 @@ def test_over_tls_the_server_must_be_the_one_that_it_says(world: World, certific
 
 @pytest.mark.req("G-20")
 def test_no_evaluator_means_the_fallback_at_once_and_the_record_says_so(world: World) -> None:
+    world.install(deadline_ms=120_000)
     start = time.monotonic()
     assert world.hook() == FALLBACK
-    assert time.monotonic() - start < 5, "it must not wait out its deadline of 10 s"
+    assert time.monotonic() - start < at_most(5), "it must not wait out its deadline"
     (request,) = world.entries("requests")
     (report,) = world.entries("events")
     assert list(report) == [b"id", b"of", b"fallback", b"source", b"event", b"policy", b"host", b"spooled"]
@@ -203,7 +205,7 @@ def test_no_answer_in_time_ends_within_the_deadline_and_is_reported(world: World
     world.alive()
     start = time.monotonic()
     assert world.hook() == FALLBACK
-    assert 0.4 < time.monotonic() - start < 3
+    assert 0.4 < time.monotonic() - start < at_most(3)
     (report,) = world.entries("events")
     assert report[b"fallback"] == b"no answer in time"
 
@@ -258,7 +260,7 @@ def test_a_server_that_stands_still_costs_no_more_than_the_deadline(tmp_path: Pa
             start = time.monotonic()
             assert world.hook() == FALLBACK
             assert world.hook(event="PostToolUse") == QUIET
-            assert time.monotonic() - start < 2 * 0.8 + 3
+            assert time.monotonic() - start < at_most(2 * 0.8 + 3)
             assert spool_status(world.spool).records == 2
         finally:
             server.send_signal(signal.SIGCONT)
@@ -286,7 +288,7 @@ def test_a_reply_lost_on_the_wire_is_read_again_and_asks_nothing_twice(world: Wo
         world.use(RedisServer(kind="tcp", address="127.0.0.1", port=proxy.port))
         start = time.monotonic()
         assert world.hook() == DENY
-        assert time.monotonic() - start < 6
+        assert time.monotonic() - start < at_most(6)
     assert len({request[b"id"] for request in seen}) == 1
     assert len({request[b"reply"] for request in seen}) == 1
     # A second time, under the same id, only where no answer lay there when it looked.

@@ -33,7 +33,7 @@ from tests.support.running import (
     verdict,
 )
 from tests.support.servers import Server
-from tests.support.waiting import until, wait_until
+from tests.support.waiting import at_most, until, wait_until
 from workers.delivery.filters import Filter
 from workers.dispatcher import Dispatcher
 from workers.evaluator import GROUP
@@ -86,7 +86,7 @@ async def test_verdicts_go_on_within_two_seconds(
         took = time.monotonic() - began
         _, reply = await put(connections, keys, bash("rm x"))
         assert (await verdict(connections, reply)).decision == "deny"
-    assert took < 10, "a loaded machine is forgiven what a promise of two seconds is not"
+    assert took < at_most(5), "two seconds are promised; the rest is slack"
     (one,) = await read_repairs(connections, keys)
     assert (one.stream, one.times) == ("requests", 1)
     (said,) = await recent(connections, keys, Filter(types=("bus:repaired",)))
