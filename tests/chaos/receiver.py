@@ -10,6 +10,8 @@ from typing import Self
 
 from standardwebhooks import Webhook, WebhookVerificationError
 
+from tests.support.listening import stop_listening
+
 
 class Receiver:
     """Answers `/good` with 204, `/flaky` with 503 at 30 %, `/picky` with 422 for the ids in `refused`, each after `seconds`."""
@@ -40,7 +42,7 @@ class Receiver:
     ) -> None:
         assert self._server is not None
         self.gate.set()
-        self._server.close()
+        await stop_listening(self._server)
         for writer in self._writers:
             writer.transport.abort()
         await self._server.wait_closed()

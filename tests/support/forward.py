@@ -7,6 +7,8 @@ from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from tests.support.listening import stop_listening
+
 
 class ForwardProxy:
     """Keeps what it was asked; `login` is the `user:password` that it wants, `answer` what it says instead of working."""
@@ -99,7 +101,7 @@ async def forwarding() -> AsyncIterator[ForwardProxy]:
     try:
         yield one
     finally:
-        server.close()
+        await stop_listening(server)
         await one.stop()
         await server.wait_closed()
 

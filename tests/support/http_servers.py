@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tests.support.listening import stop_listening
+
 PEM = Path(__file__).parents[1] / "golden" / "hooks.test.pem"
 """A self-signed certificate for hooks.test with its key, valid until 2126, made with openssl for these tests."""
 
@@ -38,7 +40,7 @@ async def receiver(serve: Serve, tls: ssl.SSLContext | None = None) -> AsyncIter
     try:
         yield server.sockets[0].getsockname()[1]
     finally:
-        server.close()
+        await stop_listening(server)
         for task in tuple(tasks):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -13,9 +13,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from bus.wire.scripts import every_script
-
-_ACCEPTING = 4
-"""Turns of the loop that a connection which is being accepted needs to become one of our tasks."""
+from tests.support.listening import stop_listening
 
 
 class Proxy:
@@ -49,10 +47,8 @@ class Proxy:
         self._flowing.set()
         self.away()
         if self._server is not None:
-            self._server.close()
+            await stop_listening(self._server)
             await self._server.wait_closed()
-        for _ in range(_ACCEPTING):
-            await asyncio.sleep(0)
         await asyncio.gather(*self._tasks, return_exceptions=True)
         shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 from tests.support.doors import Full, listening
 from tests.support.http_servers import PEM
+from tests.support.listening import stop_listening
 
 SECONDS = 0.8
 """The deadline that every endpoint of the zoo has."""
@@ -358,7 +359,7 @@ async def zoo() -> AsyncIterator[Zoo]:
                     _cage(animal, kept.poured, tasks), sock=listening(), ssl=animal.secure
                 )
                 stack.push_async_callback(server.wait_closed)
-                stack.callback(server.close)
+                stack.push_async_callback(stop_listening, server)
                 port = server.sockets[0].getsockname()[1]
             kept.urls[animal.name] = f"{'https' if animal.tls else 'http'}://127.0.0.1:{port}/{animal.name}"
         try:
