@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple
 
 from starlette.applications import Starlette
@@ -19,6 +19,7 @@ from workers.gateway.hooks import Hooks
 from workers.gateway.metrics import Metrics
 from workers.gateway.problems import Problem, problem_of
 from workers.gateway.programs import Programs
+from workers.gateway.reading import Reading
 from workers.gateway.tokens import Scope
 
 log = logging.getLogger("fleethook.gateway")
@@ -41,7 +42,9 @@ class Endpoint(NamedTuple):
     """Makes the response to a call that is refused or fails, where that is more than the error itself."""
 
 
-def endpoints(hooks: Hooks, programs: Programs, health: Health, metrics: Metrics) -> tuple[Endpoint, ...]:
+def endpoints(
+    hooks: Hooks, programs: Programs, health: Health, metrics: Metrics, reading: Reading
+) -> tuple[Endpoint, ...]:
     """Every path of a gateway."""
     return (
         Endpoint("POST", "/v1/hooks/{agent}/{event}", "publish", hooks.handle, hooks.refuse),
@@ -51,13 +54,31 @@ def endpoints(hooks: Hooks, programs: Programs, health: Health, metrics: Metrics
         Endpoint("GET", "/readyz", None, health.ready),
         Endpoint("GET", "/metrics", "observe", metrics.scrape),
         Endpoint("GET", "/admin/metrics", "observe", metrics.scrape),
+        Endpoint("GET", "/v1/events", "observe", reading.events),
+        Endpoint("GET", "/v1/events/{id}", "observe", reading.event),
+        Endpoint("GET", "/v1/deliveries", "observe", reading.deliveries),
+        Endpoint("GET", "/v1/dead", "observe", reading.dead),
+        Endpoint("GET", "/v1/hosts", "observe", reading.hosts),
+        Endpoint("GET", "/v1/workers", "observe", reading.workers),
     )
 
 
 def application(paths: tuple[Endpoint, ...], access: Access) -> Starlette:
     """The application; every error of every path has the one shape of `problems`."""
-    routes = [Route(path.path, _checked(path, access), methods=[path.method]) for path in paths]
+    by_path: dict[str, dict[str, Handle]] = {}
+    for path in paths:
+        by_path.setdefault(path.path, {})[path.method] = _checked(path, access)
+    routes = [Route(path, _by_method(methods), methods=list(methods)) for path, methods in by_path.items()]
     return Starlette(routes=routes, exception_handlers={HTTPException: _unrouted})
+
+
+def _by_method(handles: Mapping[str, Handle]) -> Handle:
+    """One handle for the methods of a path; HEAD is answered as GET, and the server leaves the body out."""
+
+    async def answer(request: Request) -> Response:
+        return await handles["GET" if request.method == "HEAD" else request.method](request)
+
+    return answer
 
 
 def _checked(endpoint: Endpoint, access: Access) -> Handle:
@@ -88,9 +109,8 @@ async def _unrouted(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
     if status == 405:
-        problem = Problem(
-            405, "method", f"{request.url.path[:200]} takes {headers.get('Allow', 'another method')}", headers
-        )
+        allowed = ", ".join(sorted(headers.get("Allow", "").split(", ")))
+        problem = Problem(405, "method", f"{request.url.path[:200]} takes {allowed}", {"Allow": allowed})
     else:
         problem = Problem(404, "path", f"there is nothing at {request.url.path[:200]}")
     return problem.response()

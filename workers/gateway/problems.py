@@ -6,7 +6,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from bus.errors import DecodeError, FleethookError, NotFound, RequestTimeout, Unreachable
+from bus.errors import AmbiguousId, DecodeError, FleethookError, NotFound, RequestTimeout, Unreachable
 from bus.wire.codec import write_json
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -46,6 +46,8 @@ def problem_of(error: FleethookError) -> Problem:
         return error
     if isinstance(error, DecodeError):
         return Problem(400, "body-invalid", str(error))
+    if isinstance(error, AmbiguousId):
+        return Problem(400, "id-ambiguous", str(error))
     if isinstance(error, NotFound):
         return Problem(404, "not-found", str(error))
     if isinstance(error, RequestTimeout):

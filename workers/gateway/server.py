@@ -32,6 +32,7 @@ from workers.gateway.health import Health
 from workers.gateway.hooks import Hooks
 from workers.gateway.metrics import Metrics
 from workers.gateway.programs import Programs
+from workers.gateway.reading import Reading
 from workers.gateway.tokens import TokenBook
 from workers.runtime.process import DRAIN_SECONDS
 
@@ -60,6 +61,7 @@ class Gateway:
                 Programs(transport, budget=budget, policy=policy),
                 Health(connections, keys),
                 Metrics(connections, rq, keys, settings, places, _version()),
+                Reading(connections, rq, keys, settings),
             ),
             Access(settings, self._tokens),
         )

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
@@ -30,18 +28,12 @@ class TimeParam(click.ParamType[int]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """The milliseconds; a usage error for anything else."""
-        from bus.config.settings import parse_setting
+        from workers.records.moments import parse_moment
 
-        if value == "now":
-            return int(time.time() * 1000)
         try:
-            return int((time.time() - float(parse_setting("events_max_age", value))) * 1000)
-        except ConfigError:
-            pass  # not a length of time, so it may be a date
-        try:
-            return int(datetime.fromisoformat(str(value)).timestamp() * 1000)
-        except (ValueError, OverflowError):
-            self.fail(f"{value!r} is no time; write 90s, 12h or 7d (ago), or 2026-11-21T14:30", param, ctx)
+            return parse_moment(str(value))
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
 
 
 class RateParam(click.ParamType[float]):
