@@ -1,7 +1,7 @@
 """Detects the dialect of a hook file or folder.
 
-A name that only one system has decides, else the content. Claude Code and ion have the same format: the fields in it decide
-between them, and the path only if the fields do not.
+A file name that only one system uses decides; otherwise the content does. Claude Code and ion have the same format: the
+fields in the file decide between them, and if these are unclear, the path does.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _MOST_PLUGINS: Final = 200
 
 
 def detect_dialect(path: Path) -> tuple[Path, str]:
-    """The file or folder that a path means, and its dialect; an empty dialect if it is unclear.
+    """The hook file or folder at a path, and its dialect; the dialect is empty if it is unclear.
 
-    Raises ConfigError where the file cannot be read.
+    Raises ConfigError if the file cannot be read.
     """
     if os.path.isdir(path):
-        return _folder(path)
-    return path, _named(path) or _content(load(path).value, path)
+        return _in_folder(path)
+    return path, _by_name(path) or _by_content(load(path).value, path)
 
 
 def file_in(path: Path, dialect: str) -> Path:
@@ -50,7 +50,7 @@ def file_in(path: Path, dialect: str) -> Path:
 
 
 def plugin_folders(path: Path) -> Iterator[Path]:
-    """The plugins in a folder by name, or the folder itself where it is a plugin."""
+    """The plugins in a folder by name, or the folder itself if it is a plugin."""
     if (path / MANIFEST).is_file():
         yield path
         return
@@ -58,30 +58,34 @@ def plugin_folders(path: Path) -> Iterator[Path]:
         below = sorted(entry.path for entry in os.scandir(path))
     except OSError:
         return
-    # isfile() takes a link that leads nowhere, or back to itself, for no plugin, where is_dir() would raise.
+    # Not is_dir(), which raises for a link to itself; isfile() is false for a broken link.
     found = (Path(name) for name in below if os.path.isfile(os.path.join(name, MANIFEST)))
     yield from islice(found, _MOST_PLUGINS)
 
 
-def _folder(path: Path) -> tuple[Path, str]:
+def _in_folder(path: Path) -> tuple[Path, str]:
     if next(plugin_folders(path), None) is not None:
-        found = {owner(folder) or _by_place(folder) for folder in plugin_folders(path)}
-        return path, found.pop() if len(found) == 1 else _by_place(path)  # each may be read as its own: importing.py
+        found = {owner(folder) or _by_path(folder) for folder in plugin_folders(path)}
+        return path, found.pop() if len(found) == 1 else _by_path(
+            path
+        )  # imports.py may read each plugin in its own dialect
     for name in CONFIG_NAMES:
         if (path / name).is_file():
             return path / name, NATIVE
     for dialect, names in _IN_FOLDER.items():
         for name in names:
-            if (path / name).is_file() and (_named(path / name) or _content(load(path / name).value, path)) == dialect:
+            if (path / name).is_file() and (
+                _by_name(path / name) or _by_content(load(path / name).value, path)
+            ) == dialect:
                 return path / name, dialect
     if (path / "settings.json").is_file() or (path / "hooks" / "hooks.json").is_file():
         files = [file for file in (path / "settings.json", path / "hooks" / "hooks.json") if file.is_file()]
-        return path, _named(files[0]) or common_owner(files) or _by_place(path)
+        return path, _by_name(files[0]) or common_owner(files) or _by_path(path)
     return path, ""
 
 
-def _named(path: Path) -> str:
-    """The dialect by name and folder alone, where these are unambiguous."""
+def _by_name(path: Path) -> str:
+    """The dialect by the names of the file and its folder; empty if these are ambiguous."""
     folder = path.parent.name
     if path.name in CONFIG_NAMES:
         return NATIVE
@@ -90,13 +94,13 @@ def _named(path: Path) -> str:
     if path.name == "config.json" and folder == ".pigo":
         return "pigo"
     if path.name == "plugin.json" and folder == MANIFEST.parent.name:
-        return owner(path) or _by_place(path)
+        return owner(path) or _by_path(path)
     if path.name in {"settings.json", "settings.local.json"} and folder == ".claude":
         return "claude"
     return ""
 
 
-def _content(value: Plain, path: Path) -> str:
+def _by_content(value: Plain, path: Path) -> str:
     if isinstance(value, list):
         return "forge" if any(isinstance(item, dict) and "event" in item for item in value) else ""
     if not isinstance(value, dict):
@@ -107,12 +111,12 @@ def _content(value: Plain, path: Path) -> str:
     if isinstance(value.get("plugins"), list):
         return "pigo"
     if isinstance(hooks, dict):
-        return owner(path) or _by_place(path)
+        return owner(path) or _by_path(path)
     if isinstance(hooks, list) and any(isinstance(item, dict) and "event" in item for item in hooks):
         return "forge"
     return NATIVE if isinstance(hooks, list) or _OURS & set(value) else ""
 
 
-def _by_place(path: Path) -> str:
+def _by_path(path: Path) -> str:
     """`ion` where ion keeps its plugins (`.ion/plugins`, `~/.config/ion/plugins`), else `claude`."""
     return "ion" if {".ion", "ion"} & set(path.absolute().parts[-5:]) else "claude"

@@ -54,7 +54,7 @@ class FileInForce(NamedTuple):
     file: HookFile
     rejected: tuple[Rejected, ...] = ()
     texts: Mapping[str, str] = {}
-    """The texts that were read, by real path; the last good text of a file whose own is rejected."""
+    """The texts that were read, by real path; for a file with rejected content, its last good text."""
     sources: tuple[Source, ...] = ()
     """The files to watch: while none of them changes, the same content is in force."""
     kept: Kept | None = None
@@ -118,7 +118,7 @@ def _kept_of(found: FileInForce, path: Path, copies: Mapping[str, Copy]) -> Kept
 
 
 def _judge(path: Path, layer: Layer, kept: Kept | None) -> tuple[FileInForce, Kept | None]:
-    """The hook file, read with the last good text of each file that has a new error, and the contents to keep."""
+    """Reads the hook file, with the last good text of each file that has a new error; also the contents to keep."""
     copies = kept.files if kept is not None else {}
     instead: dict[str, str] = {}
     rejected: list[Rejected] = []
@@ -133,9 +133,11 @@ def _judge(path: Path, layer: Layer, kept: Kept | None) -> tuple[FileInForce, Ke
         ]
         if not wrong:
             break
-        own = os.path.realpath(path)  # a link that leads nowhere is an error: its file was not removed
+        hook_file = os.path.realpath(path)  # a broken link is an error, and not a removed file
         wrong = [
-            (name, problems) for name, problems in wrong if name == own or not is_gone(name) or _is_pinned(problems)
+            (name, problems)
+            for name, problems in wrong
+            if name == hook_file or not is_gone(name) or _is_pinned(problems)
         ]
         for name, problems in wrong:
             instead[name] = copies[name].text

@@ -1,4 +1,4 @@
-"""Changes that remove or weaken guards: found, announced as an event, and kept for `status`."""
+"""Finds changes that remove or weaken guards, announces them as an event, and keeps them for `status`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class GuardChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The file, `version 3`, or the machine."""
     losses: tuple[Loss, ...] = ()
     by: str = ""
-    """The user; empty if it is not known who changed a file."""
+    """The user who made the change; empty if that is not known."""
     agent: str = ""
     """The agent in whose terminal a person confirmed it."""
     about: str = ""
@@ -60,14 +60,14 @@ class GuardChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 def weakened(before: Mapping[str, Hook], after: Mapping[str, Hook]) -> tuple[Loss, ...]:
     """The guards of `before` that are missing or weaker in `after`. A guard is a hook that can deny or ask."""
     return tuple(
-        Loss(name, how) for name, hook in before.items() if _guards(hook) and (how := _loss(hook, after.get(name)))
+        Loss(name, how) for name, hook in before.items() if _is_guard(hook) and (how := _loss(hook, after.get(name)))
     )
 
 
 def file_mark(path: str, digest: str, imported: Iterable[str] = (), seen: Mapping[str, int] | None = None) -> str:
     """Identifies one state of a hook file in all processes of this host; a return to earlier content is a new state.
 
-    `seen` are the times of change (nanoseconds) of the files when they were read; they may have changed again since.
+    `seen` has the modification times (nanoseconds) of the files when they were read; they may have changed again since.
     """
     times = [_changed_at(name) if seen is None or name not in seen else seen[name] for name in (path, *imported)]
     return f"{os.path.realpath(path)}\n{digest}\n{max(times)}"
@@ -97,8 +97,8 @@ async def report(connections: Connections, keys: Keys, change: GuardChange) -> b
 async def list_spooled(connections: Connections, keys: Keys, event: Event) -> bool:
     """Keep for `status` a change whose event a command spooled, and keep workers from announcing it again.
 
-    It replaces the entry of a worker that noticed the same change, since the event names the user. Returns False if the
-    change was announced by another event. Raises Unreachable, and DecodeError if the event describes no such change.
+    It replaces the entry of a worker that noticed the same change, because this event names the user. Returns False if
+    another event announced the change. Raises Unreachable, and DecodeError if the event describes no such change.
     """
     try:
         losses = [(loss["guard"], loss["how"]) for loss in event.data["losses"]]
@@ -108,11 +108,11 @@ async def list_spooled(connections: Connections, keys: Keys, event: Event) -> bo
         raise DecodeError(f"event {event.id} describes no change of guards: {error}") from error
     with connections.lease() as connection:
         key = announced_key(keys, EventType.GUARD_CHANGED.value, change.about)
-        # With this event's id: the same event, dispatched again after an interruption, still counts.
+        # The event's id is kept, so that this event still counts if it is dispatched again after an interruption.
         _, announced, known = await connection.exchange(
             [("SET", key, event.id, "NX", "PX", DONE_MS), ("GET", key), ("LRANGE", keys("weakened"), 0, KEPT - 1)]
         )
-    same = [raw for raw in checked(known, "reading changes of the guards") if _about(raw) == change.about]
+    same = [raw for raw in checked(known, "reading changes of the guards") if _change_id(raw) == change.about]
     await _list(connections, keys, change, instead=same)
     return bool(checked(announced, "reading whether a change was announced") == event.id.encode())
 
@@ -132,7 +132,7 @@ async def _list(connections: Connections, keys: Keys, change: GuardChange, inste
         checked(reply, "keeping a change of the guards")
 
 
-def _about(raw: bytes) -> str:
+def _change_id(raw: bytes) -> str:
     try:
         return msgspec.json.decode(raw, type=GuardChange).about
     except msgspec.MsgspecError:
@@ -149,7 +149,7 @@ async def read_changes(connections: Connections, keys: Keys, most: int = KEPT) -
         raise DecodeError("a kept change of the guards cannot be read") from error
 
 
-def _guards(hook: Hook) -> bool:
+def _is_guard(hook: Hook) -> bool:
     return hook.enabled and hook.blocking and not hook.observe and (hook.rule is None or hook.rule.decision != "allow")
 
 
@@ -167,11 +167,11 @@ def _loss(hook: Hook, now: Hook | None) -> str:
             return f"{was} became {becomes}"
     if hook.on_failure == "deny" and now.on_failure != "deny":
         return "no longer denies if it fails"
-    return "" if _bare(hook) == _bare(now) else "changed"
+    return "" if _blocking_fields(hook) == _blocking_fields(now) else "changed"
 
 
-def _bare(hook: Hook) -> Hook:
-    """The fields that decide what a guard blocks, for comparison; without its decision, place and texts."""
+def _blocking_fields(hook: Hook) -> Hook:
+    """The guard with only the fields that decide what it blocks, for comparison."""
     rule = hook.rule
     if rule is not None:
         rule = msgspec.structs.replace(rule, decision="deny", reason="", instead="", incident="")

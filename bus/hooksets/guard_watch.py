@@ -30,18 +30,18 @@ Compile = Callable[[Layer, HookFile], Mapping[str, Hook]]
 class GuardWatch:
     """Compares the hooks of each file and of the published set with those at the last check, and notes lost guards.
 
-    `last_good` is the folder of the last good contents. Its folder `reported` has the contents whose changes the workers
-    reported, so a command that reads a changed file does not hide the change from them. If it is None, changes are only
-    noticed within this process.
+    `last_good` is the folder of the last good contents. Its subfolder `reported` has the contents that workers have
+    already compared and reported, so that a command that reads a changed file does not hide the change from them. If
+    `last_good` is None, only changes during this process are noticed.
     """
 
     def __init__(self, host: str, last_good: Path | None, compile_file: Compile) -> None:
         self._host, self._last_good, self._compile = host, last_good, compile_file
         self._hooks: dict[Path, tuple[str, Mapping[str, Hook]]] = {}
-        """By file, the digest of the content in force, and its hooks."""
+        """The digest of the content in force and its hooks, by file."""
         self._earlier: dict[Path, Kept] = {}
         self._unkept: dict[Path, Kept | None] = {}
-        """By file, the content in force that is not yet on disk as reported."""
+        """The content in force that is not yet written to `reported`, by file."""
         self.weakened: list[GuardChange] = []
         """Changes that weakened guards, until they are reported."""
 

@@ -37,7 +37,7 @@ FLEET_WITHOUT: Final = (
 )
 
 _ITSELF: Final = "fleethook-itself_"
-"""The prefix of ids in the pack that guards only Fleethook itself."""
+"""The prefix of the ids in the pack `fleethook-itself`, which protects only Fleethook."""
 
 
 _HAS_FACT: Final = re.compile(r"\bhas\(\s*event\.\w+\s*\)")
@@ -65,16 +65,16 @@ def has_guard(hooks: Iterable[Hook], agent: str = "") -> bool:
 
 
 def without_guard(hooks: Collection[Hook], agents: Iterable[str]) -> tuple[str, ...]:
-    """Those of the agents whose tool calls no hook can stop."""
+    """The agents whose tool calls no hook can stop."""
     return tuple(agent for agent in agents if not has_guard(hooks, agent))
 
 
 @lru_cache(64)
 def _before_tools(agent: str) -> tuple[str, ...]:
-    """The types that an agent's event before a tool call has, and its own names for it."""
+    """The types of an agent's events before a tool call, and the agent's own names of these events."""
     try:
         capabilities = find(agent).capabilities
-    except FleethookError:  # an agent without a dialect has no names of its own
+    except FleethookError:  # an agent without a dialect has only the canonical name
         return tuple(PRE_TOOL)
     return (*PRE_TOOL, *(f"{agent}:{native}" for native, can in capabilities.items() if can.type in PRE_TOOL))
 
@@ -83,8 +83,8 @@ def _before_tools(agent: str) -> tuple[str, ...]:
 def _may_hold(condition: str, agent: str) -> bool:
     """Whether a `when:` can be true for some tool call of an agent.
 
-    It is asked with an event of which only the agent and the type are known. CEL answers false only if no other fact could
-    change that, as in `event.source == "codex" && …`; every other question for an unknown fact is an error.
+    The condition is evaluated for an event of which only the agent and the type are known. CEL answers false only if no
+    other fact could change that, as in `event.source == "codex" && …`; otherwise an unknown fact is an error.
     """
     if not condition:
         return True
@@ -102,10 +102,10 @@ def was_guarded(verdict: Verdict) -> bool:
 
 
 async def missing_guard(connections: Connections, keys: Keys, places: Directories, *, shared: bool) -> str:
-    """The warning for a fleet without a guard, or for agents connected on this machine that none guards; empty without one.
+    """A warning if the fleet has no guard, or if no guard judges an agent that is connected on this machine; else empty.
 
-    On a server that is not `shared` this user's own file counts too. Raises FleethookError where the published set cannot
-    be read.
+    If the server is not `shared`, this user's own file counts too. Raises FleethookError if the published set cannot be
+    read.
     """
     version = await current_version(connections, keys)
     fleet = Layered("fleet", str(version), await load_version(connections, keys, version))
@@ -137,7 +137,7 @@ def no_guard_for(agents: Collection[str]) -> str:
 
 
 def _connected(places: Directories) -> tuple[str, ...]:
-    """The agents that `fleethook install` has connected on this machine; empty if that is not known."""
+    """The agents that `fleethook install` has connected on this machine; empty if its record cannot be read."""
     try:
         return tuple(sorted({record.agent for record in records(places.state).values() if record.agent}))
     except FleethookError:  # doctor reports a record that cannot be read

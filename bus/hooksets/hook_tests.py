@@ -1,6 +1,6 @@
-"""The tests of a hook file: each as an event and what the hooks have to say to it, with its line.
+"""Reads the tests of a hook file: each is an event, the verdict that the hooks have to give, and its line.
 
-Workers do not read them. A test uses the short fields of the tests in guard packs, or a whole event.
+Workers do not read them. A test has the same short fields as a test in a guard pack, or a whole event.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SHORT: Final = ("tool", *_INPUT, "prompt", "cwd", "source", "native")
 
 _OWN_TYPES: Final = frozenset(kind.value for kind in EventType)
 _MOST_NAMED: Final = 5
-"""Hooks that a hint names."""
+"""The most hooks that a hint names."""
 
 
 class HookTest(NamedTuple):
@@ -43,18 +43,18 @@ class HookTest(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it shows."""
+        """The test's name, or else what it is about."""
         return self.expected.name
 
 
 def read_hook_tests(document: Document, file: HookFile, folder: Path) -> tuple[list[HookTest], list[ConfigError]]:
-    """The tests of a hook file, and what is wrong with the others, each with line and column.
+    """The valid tests of a hook file, and the errors of the others with line and column.
 
-    `file` is what the document was read into; `folder` is the directory of events that name none.
+    `file` is the hook file that was read from the document; `folder` is the directory of events that name none.
     """
     value = document.value.get("tests") if isinstance(document.value, dict) else None
     if not isinstance(value, list):
-        return [], []  # reading the file has reported what is no list
+        return [], []  # the reader of the hook file has reported that `tests:` is not a list
     tests: list[HookTest] = []
     problems: list[ConfigError] = []
     lines: dict[str, int] = {}
@@ -76,20 +76,20 @@ def read_hook_tests(document: Document, file: HookFile, folder: Path) -> tuple[l
 
 
 def load_hook_tests(path: Path, file: HookFile, folder: Path | None = None) -> tuple[list[HookTest], list[ConfigError]]:
-    """As `read_hook_tests`, for a file; without `folder`, events happen in the file's own."""
+    """As `read_hook_tests`, for a path; without `folder`, events happen in the file's folder."""
     return read_hook_tests(load(path), file, folder or path.absolute().parent)
 
 
 def hook_ids(file: HookFile) -> list[str]:
-    """The ids of every hook of a file, those of its guard packs included."""
+    """The ids of all hooks of a file, including those of its guard packs."""
     packs = [name for name, settings in file.guards.items() if settings.enabled]
     return [hook.id for hook in file.hooks] + [rule.id for name in packs for rule in load_pack(name).rules]
 
 
 def event_of_type(kind: str, *, source: str, tool: str = "") -> Event:
-    """An event of one type (`tool:pre_execute:bash`), or of an agent's own name (`PreToolUse`); its id is new.
+    """A new event of a canonical type (`tool:pre_execute:bash`), or by an agent's own name of it (`PreToolUse`).
 
-    `claude:PreToolUse` names the agent, too. PatternError where `kind` names no type, or several.
+    `claude:PreToolUse` names the agent too. Raises PatternError if `kind` is no event type, or fits several.
     """
     agent, name = native_event(kind)
     if agent:
@@ -115,14 +115,14 @@ def event_of_type(kind: str, *, source: str, tool: str = "") -> Event:
 def _check(
     document: Document, path: PathParts, entry: HookTestEntry, known: Sequence[str], lines: dict[str, int]
 ) -> None:
-    """What the types cannot express: one form of event, names that are unique, a hook that exists."""
-    given = [name for name in _SHORT if getattr(entry, name)]
+    """Checks what the types cannot express: only one form of event, a unique name, a hook that exists."""
+    short = [name for name in _SHORT if getattr(entry, name)]
     whole = isinstance(entry.event, HookTestEvent)
-    if whole and given:
-        raise document.error((*path, given[0]), f"{given[0]} belongs into `event`, which says what happens", key=True)
-    if not given and entry.event is None:
+    if whole and short:
+        raise document.error((*path, short[0]), f"write {short[0]} inside `event`, which describes the event", key=True)
+    if not short and entry.event is None:
         raise document.error(path, "a test needs an event", hint="write e.g. command: git push --force")
-    if entry.prompt and any(name in given for name in ("tool", *_INPUT)):
+    if entry.prompt and any(name in short for name in ("tool", *_INPUT)):
         raise document.error((*path, "prompt"), "a prompt is about no tool", hint="make two tests of it", key=True)
     if entry.name in lines:
         raise document.error((*path, "name"), f"the name is taken (line {lines[entry.name]})")
@@ -133,7 +133,7 @@ def _check(
 
 
 def _event(document: Document, path: PathParts, entry: HookTestEntry, folder: Path) -> Event:
-    """The event of a test."""
+    """The event that a test describes."""
     if isinstance(entry.event, HookTestEvent):
         place: PathParts = (*path, "event", "type")
         whole = entry.event
@@ -142,7 +142,7 @@ def _event(document: Document, path: PathParts, entry: HookTestEntry, folder: Pa
         whole = _whole_event(entry)
     kind = entry.native or whole.type
     agent = source_name(whole.source) if whole.source else native_event(kind)[0] or agent_with_event(kind)
-    source = agent or _owner(whole.tool)
+    source = agent or _agent_with_tool(whole.tool)
     if entry.native and entry.native not in find(source).capabilities:
         names = find(source).capabilities
         hint = suggestion(entry.native, names) or f"its events are {', '.join(names)}"
@@ -166,8 +166,8 @@ def _event(document: Document, path: PathParts, entry: HookTestEntry, folder: Pa
 
 
 def _whole_event(entry: HookTestEntry) -> HookTestEvent:
-    """The event that the short fields say."""
-    given: dict[str, Any] = {name: getattr(entry, name) for name in _INPUT if getattr(entry, name)}
+    """The event that the short fields describe."""
+    tool_input: dict[str, Any] = {name: getattr(entry, name) for name in _INPUT if getattr(entry, name)}
     kind = entry.event if isinstance(entry.event, str) else ""
     if entry.prompt:
         return HookTestEvent(
@@ -176,33 +176,33 @@ def _whole_event(entry: HookTestEntry) -> HookTestEvent:
             cwd=entry.cwd,
             data={"prompt": entry.prompt},
         )
-    about_tool = not kind or bool(given) or kind.startswith(("tool:", "permission:"))
+    about_tool = not kind or bool(tool_input) or kind.startswith(("tool:", "permission:"))
     named = kind.count(":") > 1  # `tool:pre_execute:write` names the tool itself
     tool = entry.tool or ("bash" if about_tool and not named else "")
     return HookTestEvent(
-        type=kind or EventType.TOOL_PRE_EXECUTE.value, source=entry.source, cwd=entry.cwd, tool=tool, input=given
+        type=kind or EventType.TOOL_PRE_EXECUTE.value, source=entry.source, cwd=entry.cwd, tool=tool, input=tool_input
     )
 
 
 def native_event(kind: str) -> tuple[str, str]:
-    """The agent and its own name of an event in `claude:PreToolUse`; empty texts where it is none."""
+    """The agent and its own name of the event in `claude:PreToolUse`; two empty texts if `kind` has another form."""
     agent, _, name = kind.partition(":")
     known = agent in SOURCES and agent != "generic" and name in find(agent).capabilities
     return (agent, name) if known else ("", "")
 
 
 def agent_with_event(native: str) -> str:
-    """The first agent that calls one of its events so; empty for our own event types and for unknown ones."""
+    """The first agent that has an event of this name; empty for canonical event types and for unknown names."""
     agents = () if native in _OWN_TYPES else SOURCES
     return next((agent for agent in agents if native in find(agent).capabilities), "")
 
 
-def _owner(tool: str) -> str:
-    """The agent that a tool's own name belongs to; `generic` for our names."""
+def _agent_with_tool(tool: str) -> str:
+    """The agent that has a tool of this name; `generic` for canonical names."""
     agents = () if not tool or tool in CANONICAL else TABLE.items()
     return next((agent for agent, names in agents if tool in names), "generic")
 
 
 def matching(tests: Iterable[HookTest], text: str) -> list[HookTest]:
-    """The tests whose name contains a text, whatever its case."""
+    """The tests whose name contains a text; upper and lower case are the same."""
     return [test for test in tests if text.lower() in test.name.lower()]

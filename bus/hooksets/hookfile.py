@@ -139,12 +139,12 @@ class _HookFileReader:
         )
         return result.sealed()
 
-    def in_order(self, own: list[Hook], found: Gathered) -> tuple[Hook, ...]:
+    def in_order(self, hooks_here: list[Hook], found: Gathered) -> tuple[Hook, ...]:
         """The file's own hooks and the imported ones, in the order of `hooks:` and `import:` in the file."""
         if not found.hooks:
-            return tuple(own)
+            return tuple(hooks_here)
         first = self.document.place(("import",), key=True) < self.document.place(("hooks",), key=True)
-        hooks = [*found.hooks, *own] if first and own else [*own, *found.hooks]
+        hooks = [*found.hooks, *hooks_here] if first and hooks_here else [*hooks_here, *found.hooks]
         return tuple(msgspec.structs.replace(hook, position=number) for number, hook in enumerate(hooks))
 
     def top(self, value: dict[str, Plain]) -> FileFormat:
@@ -300,7 +300,7 @@ class _HookFileReader:
         return split
 
     def accepts(self, path: PathParts, check: Callable[[], object]) -> bool:
-        """Whether a check of another module passes; if not, its error is reported at this place."""
+        """Whether a check passes; if it raises ConfigError, the error is reported at this place."""
         try:
             check()
         except TargetRefused as error:
@@ -337,7 +337,7 @@ class _HookFileReader:
                 self.report((*path, name), f"{name} holds a NUL")
 
     def secret(self, path: PathParts, secret: str) -> None:
-        """Refuse what is not a secret, and warn of a secret that is written in the file; no message quotes it."""
+        """Report a secret that is not valid, and warn of one that is written in the file; no message quotes it."""
         kind, _, rest = secret.partition(":")
         if not secret or (kind == "file" and rest) or (kind == "env" and _ENV.match(rest)):
             return

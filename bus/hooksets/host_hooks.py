@@ -1,6 +1,6 @@
-"""Records in Redis which hooks each host has of its own, so that the fleet knows of them while the host's worker is away.
+"""Records in Redis which hooks exist only on each host, so that the fleet knows of them while the host's worker is away.
 
-While it is away, the failure policies of the blocking hooks answer, and the events of the others are kept
+While it is away, the failure policies of these blocking hooks answer, and the events for the background hooks are kept
 (`workers/runtime/kept_events.py`). A record has the matchers and failure policies of hooks, and no commands or URLs. It is
 removed when the host has no such hooks any more, or by `fleethook hosts forget`.
 """
@@ -35,19 +35,19 @@ from bus.wire.keys import Keys
 log = logging.getLogger("fleethook.hosts")
 
 _AGAIN_SECONDS: Final = 5.0
-"""How often the record is written again, so that a server that was emptied soon has it again."""
+"""The record is written again after this time, in case the server's data was deleted."""
 
 _MOST_GROUPS: Final = 1_000
 _MOST_RECORDS: Final = 1_000
 _OWN_FIELDS: Final = ("event", "matchers", "if", "itself")
-"""The fields of a hook's `own` with which its dialect decides whether the hook fits an event."""
+"""The fields of `Hook.own` that a dialect needs to decide whether the hook fits an event."""
 
 
 class HookGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Hooks of one host that fit the same events and share a failure policy."""
 
     id: str
-    """The id of the first of them."""
+    """The id of the first hook."""
     on: tuple[str, ...]
     layer: Layer
     origin: str = ""
@@ -110,12 +110,12 @@ class HostHooks:
         """One hook for each group that fits: the user's first, then those of the event's project.
 
         `folder` is the folder in which the event's hook command ran. If the event names another folder, the projects of
-        both count, since the two names may mean the same folder or not.
+        both count, because the two names may mean the same folder.
         """
         return [hook for hook_set in self._around(event, folder) for hook in hook_set.blocking(event)]
 
     def has_background(self, event: Event, verdict: Verdict | None, folder: EventFolder = UNKNOWN_FOLDER) -> bool:
-        """Whether a hook that fits would run in the background. Evaluating its condition may take long."""
+        """Whether any hook of the host would run in the background for this event. Evaluating conditions may take long."""
         return any(hook_set.background(event, verdict) for hook_set in self._around(event, folder))
 
     def _around(self, event: Event, folder: EventFolder) -> list[HookSet]:
@@ -206,7 +206,7 @@ def _merged(groups: Iterable[HookGroup]) -> list[HookGroup]:
 
 
 def _bounded(groups: list[HookGroup]) -> list[HookGroup]:
-    """The groups, merged if there are too many: merged groups fit more events than their hooks do."""
+    """The groups, merged if there are too many; a merged group may fit more events than its hooks do, and never fewer."""
     if len(groups) > _MOST_GROUPS:
         groups = _merged(msgspec.structs.replace(group, tool="", when="", own={}) for group in groups)
     if len(groups) > _MOST_GROUPS:
@@ -286,32 +286,32 @@ class HostRecorder:
         self._connections, self._keys, self._watcher = connections, keys, watcher
         self._sources: tuple[Source, ...] | None = None
         self._own = OwnHooks([], [])
-        self._looked = self._said = 0.0
+        self._looked = self._recorded_at = 0.0
         self._new = False
 
     async def keep(self) -> None:
-        """Check the files. Write the record if it changed, or has not been written for a while."""
+        """Check the files, and write the record if it changed or was last written some seconds ago."""
         now = time.monotonic()
         if self._looked and now - self._looked < POLL_SECONDS:
             return
         self._looked = now
         if self._sources is None or any(source.changed() for source in self._sources):
-            self._look()
-        if not self._new and (not any(self._own) or now - self._said < _AGAIN_SECONDS):
+            self._read_own_hooks()
+        if not self._new and (not any(self._own) or now - self._recorded_at < _AGAIN_SECONDS):
             return
         with self._connections.lease() as connection:
             replies = await connection.exchange(record_commands(self._keys, self._watcher.host, self._own))
         refused = next((reply for reply in replies if isinstance(reply, Exception)), None)
         if refused is not None:  # the ACL may be older than these keys: the worker goes on without them
             log.error("this host's hooks cannot be recorded: %s; renew the ACL (`fleethook acl`)", refused)
-        self._said, self._new = now, False
+        self._recorded_at, self._new = now, False
 
-    def _look(self) -> None:
+    def _read_own_hooks(self) -> None:
         watcher = self._watcher
         try:
             own, self._sources = own_hooks(watcher.user_file, watcher.trust_file, watcher.last_good)
         except ConfigError as error:  # the watcher reports it; the record stays as it was
             log.warning("this host's own hooks cannot be read, so their record stays as it was: %s", error)
             return
-        self._new = self._new or own != self._own or not self._said
+        self._new = self._new or own != self._own or not self._recorded_at
         self._own = own

@@ -36,7 +36,7 @@ MOST_FILES: Final = 100
 _ID: Final = re.compile(ID_PATTERN)
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _INSTALLED_MARK: Final = "# fleethook"
-"""The end of every command that `fleethook install` writes into an agent's settings."""
+"""Every command that `fleethook install` writes into an agent's settings ends with this."""
 
 _WATCHED_DEPTH: Final = 3
 _WATCHED_FOLDERS: Final = 200
@@ -161,7 +161,7 @@ def _read(
     if is_gone(place) and not read_as_known(place):
         if entry.sha256:
             raise _not_accepted(place, "the file that you accepted is gone")
-        raise ConfigError("there is no such file or folder", hint=_near(place))
+        raise ConfigError("there is no such file or folder", hint=_nearest_folder(place))
     with recording_files() as read:
         try:
             target, dialect = (file_in(place, entry.dialect), entry.dialect) if entry.dialect else detect_dialect(place)
@@ -228,7 +228,7 @@ def _note_import(real: str, origin: str, trail: Trail) -> None:
 
 
 def _folders(place: Path) -> Iterator[tuple[str, Stamp]]:
-    """A folder and the folders in it, three levels deep: a file of hooks could appear or disappear there."""
+    """A folder and its subfolders, three levels deep: hook files could appear or disappear there."""
     if not os.path.isdir(place):
         return
     for count, (folder, below, _) in enumerate(os.walk(place)):
@@ -241,7 +241,7 @@ def _folders(place: Path) -> Iterator[tuple[str, Stamp]]:
         yield folder, stamp(folder)
 
 
-def _near(place: Path) -> str:
+def _nearest_folder(place: Path) -> str:
     parent = place.parent
     return f"{parent} is there" if parent.is_dir() else f"there is no folder {parent} either"
 
@@ -274,13 +274,13 @@ def _add(
     """Add one imported file: makes its ids unique, and sets the failure policy of the entry or of the importing file."""
     policy = entry.on_failure or on_failure
     hooks = []
-    own = [hook for hook in file.hooks if hook.command.rstrip().endswith(_INSTALLED_MARK)]
-    if own:
+    installed = [hook for hook in file.hooks if hook.command.rstrip().endswith(_INSTALLED_MARK)]
+    if installed:
         found.warnings.append(
-            f"{own[0].origin}: Fleethook's own hooks in it ({len(own)}) are left out: they would ask in a loop"
+            f"{installed[0].origin}: Fleethook's own hooks in it ({len(installed)}) are left out: they would ask in a loop"
         )
     for hook in file.hooks:
-        if hook in own:
+        if hook in installed:
             continue
         wrong = _matcher_error(hook.on, hook.tool, hook.when)
         if wrong is not None:
@@ -290,11 +290,12 @@ def _add(
         if hook.on_failure is None and policy is not None:
             changes["on_failure"] = policy
         hooks.append(msgspec.structs.replace(hook, **changes))
-    itself = [hook for hook in hooks if hook.own.get("itself")]
-    if itself:
+    run_by_claude = [hook for hook in hooks if hook.own.get("itself")]
+    if run_by_claude:
         found.warnings.append(
-            f"{itself[0].origin}: Claude Code runs the hooks of this file itself ({len(itself)}): Fleethook runs them for "
-            "other agents' events only; in a set that is published to the fleet, it runs them for Claude Code's events too"
+            f"{run_by_claude[0].origin}: Claude Code runs the hooks of this file itself ({len(run_by_claude)}): Fleethook "
+            "runs them for other agents' events only; in a set that is published to the fleet, it runs them for Claude "
+            "Code's events too"
         )
     endpoints = [msgspec.structs.replace(target, id=_unique(target.id, ids, entry.path)) for target in file.endpoints]
     found.hooks += hooks
@@ -315,7 +316,7 @@ def _add(
 
 
 def _matcher_error(on: tuple[str, ...], tool: str, when: str) -> ConfigError | None:
-    """Why a matcher cannot be compiled. A dialect may let one pass, and it must not make the whole set fail."""
+    """Why a matcher cannot be compiled; None if it can. It is checked here, because one bad matcher would break the set."""
     for _, check in matcher_checks(on, tool, when):
         try:
             check()
@@ -331,7 +332,7 @@ def _error_at(error: ConfigError, origin: str) -> ConfigError:
 
 
 def refused_targets(hooks: Iterable[Hook], endpoints: Iterable[Endpoint], allowed: AddressPolicy) -> Iterator[str]:
-    """A warning for each URL whose host is this machine or a private address that `allowed` does not open."""
+    """A warning for each URL whose host is this machine or a private address that `allowed` does not allow."""
     targets = [(endpoint.origin, endpoint.url) for endpoint in endpoints]
     targets += [(hook.origin, hook.http.url) for hook in hooks if hook.http is not None]
     for origin, url in targets:
@@ -356,7 +357,7 @@ def _with_unique_ids(file: HookFile, path: str) -> HookFile:
 
 
 def _unique(wanted: str, ids: set[str], path: str) -> str:
-    """A valid id that is not in `ids`, the same at every load: a taken one gets a mark made of the imported path."""
+    """A valid id that is not in `ids`, the same at every load: a taken id gets a suffix computed from the imported path."""
     name = wanted if _ID.match(wanted) else _UNFIT.sub("-", wanted).strip("-")[:64] or "hook"
     if name in ids:
         marked = f"{name[:50]}-{hashlib.sha256(path.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"

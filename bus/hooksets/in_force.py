@@ -50,7 +50,7 @@ POLL_SECONDS: Final = 0.5
 """How often the published version and the files are checked: a change is in force within a second."""
 _NO_VERDICT: Final = {"decision": "", "reason": ""}
 _LONG_TEXT: Final = 64 * 1024
-"""Above this many characters of a tool call, another process searches it for regular expressions, and not the loop."""
+"""If a tool call has more characters, another process matches the regular expressions, and not the event loop."""
 _MOST_SETS: Final = 64
 _MOST_FOLDERS: Final = 1024
 _LONGEST_FOLDER: Final = 4096  # characters of a remembered folder's name: no system has longer ones
@@ -94,15 +94,15 @@ class HookSet:
         self._targets = Index([(endpoint, endpoint.events) for endpoint in self.endpoints.values()])
 
     def prepare(self) -> HookSet:
-        """Compile now what is otherwise compiled when a first event asks for it; both guard packs take 0.3 s."""
+        """Compile now what the first event would compile otherwise; both guard packs take 0.3 s."""
         for hook in self.hooks.values():
-            with suppress(FleethookError):  # said, and left to the rule's failure policy, when an event asks for it
+            with suppress(FleethookError):  # an event that needs the rule gets the error
                 check_rule(hook.rule or Rule())
         self._sieve.prepare()
         return self
 
     def question(self, event: Event) -> Question | None:
-        """The checks that may take long, for a process that can be killed to do before `blocking`; None if there are none."""
+        """The checks that may take long; None if there are none. A process that can be killed does them before `blocking`."""
         candidates = self._candidates.of(self._index.find(event))
         heavy = self._is_heavy(candidates, event)
         size = size_of(event.facts()) if candidates.conditions else None
@@ -114,7 +114,7 @@ class HookSet:
         return Question(event=event, rules=rules, conditions=tuple(costly), verdict=_NO_VERDICT)
 
     def _is_heavy(self, candidates: Candidates, event: Event) -> bool:
-        """Whether these hooks' rules may take long over the event's command, or over the texts that it carries."""
+        """Whether these hooks' rules may take long to check the event's command or its texts."""
         if candidates.read_texts and size_of(event.input).characters > _LONG_TEXT:
             return True
         if not candidates.read_lines:
@@ -278,7 +278,7 @@ class Watcher:
             if force and self._fleet.version == "0":
                 await self._load_earlier(error)
             log.error("the published hook set: %s; %s stays in force", error, self._fleet.version)
-        if self.user_file is not None and self.user_file not in self._files:  # no first event waits for its guards
+        if self.user_file is not None and self.user_file not in self._files:  # so that the first event need not wait
             await asyncio.to_thread(lambda: self._layered(here=True, folder=None).prepare())
 
     async def _load_earlier(self, error: FleethookError) -> None:

@@ -1,4 +1,4 @@
-"""The hosts that have blocking hooks of their own, from their records: listed, recorded now, forgotten."""
+"""Lists, records and forgets the hosts that have blocking hooks of their own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class KnownHost(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The consequence of the absence of its worker, and what to do."""
+        """What follows if its worker does not run, and what to do."""
         hooks = "1 blocking hook" if self.hooks == 1 else f"{self.hooks} blocking hooks"
         if not self.ms:
             return (
@@ -73,8 +73,10 @@ async def _unrecorded(connections: Connections, keys: Keys, host: str, places: D
         return []
     with connections.lease() as connection:
         (alive,) = await connection.exchange([("EXISTS", keys("alive", role(host)))])
-    own = HostHooks(hooks.blocking)
-    return [KnownHost(host=host, alive=alive == 1, hooks=own.count, policies=own.policies, ms=0)] if own.count else []
+    found = HostHooks(hooks.blocking)
+    if not found.count:
+        return []
+    return [KnownHost(host=host, alive=alive == 1, hooks=found.count, policies=found.policies, ms=0)]
 
 
 async def record_now(connections: Connections, keys: Keys, places: Directories, host: str) -> KnownHost | None:
@@ -82,9 +84,9 @@ async def record_now(connections: Connections, keys: Keys, places: Directories, 
 
     For commands that change hook files, since no worker may run here. Raises ConfigError and Unreachable.
     """
-    own, _ = own_hooks(config_file(places.config), places.trust_file, places.last_good)
+    hooks, _ = own_hooks(config_file(places.config), places.trust_file, places.last_good)
     with connections.lease() as connection:
-        for reply in await connection.exchange(record_commands(keys, host, own)):
+        for reply in await connection.exchange(record_commands(keys, host, hooks)):
             checked(reply, "recording this host's hooks")
     return next((known for known in await known_hosts(connections, keys) if known.host == host), None)
 

@@ -44,11 +44,11 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     files: dict[str, Copy] = msgspec.field(default_factory=dict)
     """By real path: the hook file itself, and every file that was read for it."""
     digest: str = ""
-    """Of a project or a pinned import: what was trusted, by `trust.content_digest`."""
+    """For a project or a pinned import: the digest of the trusted content, by `trust.content_digest`."""
     contents: dict[str, Any] | None = None
-    """Of a project or a pinned import: what is in force, as `contents.to_document` writes it."""
+    """For a project or a pinned import: the hooks in force, as `bus/config/hook_file_value.py` writes them."""
     scripts: dict[str, str] = msgspec.field(default_factory=dict)
-    """Of a project or a pinned import: by absolute path, the text of the scripts that its commands name, for the diff."""
+    """For a project or a pinned import: the texts of the scripts that its commands name, by absolute path, for the diff."""
 
     def files_text(self) -> dict[str, str]:
         """The text of each file by real path."""
@@ -56,7 +56,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def named_path(path: Path) -> str:
-    """A file's own path in its real folder: of a symbolic link its own place, wherever it leads."""
+    """The path of a file in its real folder; a symbolic link itself is not followed."""
     whole = os.path.abspath(path)
     return os.path.join(os.path.realpath(os.path.dirname(whole)), os.path.basename(whole))
 
@@ -68,7 +68,7 @@ def kept_file(folder: Path, path: Path) -> Path:
 
 
 def read_kept(folder: Path, path: Path) -> Kept | None:
-    """The kept content of a hook file; None where there is none, or where it cannot be read (which is logged)."""
+    """The kept content of a hook file; None if there is none, or if it cannot be read (which is logged)."""
     place = kept_file(folder, path)
     try:
         descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -91,7 +91,7 @@ def read_kept(folder: Path, path: Path) -> Kept | None:
 
 
 def _as_now(kept: Kept, real: str) -> Kept:
-    """The kept content, with the hook file's text under its present real path: a link may lead elsewhere now."""
+    """The kept content, with the hook file's text under its present real path: a link may have changed its target."""
     before = kept.real or kept.path
     if before == real:
         return kept
@@ -100,7 +100,7 @@ def _as_now(kept: Kept, real: str) -> Kept:
 
 
 def write_kept(folder: Path, kept: Kept) -> None:
-    """Write the kept content (0600) in one step; ConfigError where that fails. The caller holds the lock (`locked`)."""
+    """Write the kept content (0600) in one step; raises ConfigError if that fails. The caller holds the lock (`locked`)."""
     place = kept_file(folder, Path(kept.path))
     try:
         write_private(place, msgspec.json.encode(kept).decode())
@@ -116,7 +116,7 @@ def forget(folder: Path, path: Path) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """A lock: no other process changes kept content meanwhile. ConfigError where the folder cannot be used."""
+    """A lock against changes of kept content by other processes. Raises ConfigError if the folder cannot be used."""
     make_private(folder, narrow=True)
     try:
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

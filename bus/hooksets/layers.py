@@ -28,13 +28,13 @@ class Layered(NamedTuple):
 
 
 def place_entry(entry: _E, layered: Layered, taken: dict[str, Hook | Endpoint]) -> _E | None:
-    """The entry in its layer; None where a higher layer has the very same one (a file that was also published).
+    """The entry with its layer; None if a higher layer has the same entry (for example of a file that was also published).
 
-    Another entry with an id that is taken gets one of its own: a lower layer's guard is not lost for its name.
+    A different entry whose id is taken gets a new id, so that a lower layer's guard is not lost.
     """
     placed = msgspec.structs.replace(entry, layer=layered.layer, version=layered.version)
     known = taken.get(placed.id)
-    if known is not None and _bare(known) == _bare(placed):
+    if known is not None and _without_place(known) == _without_place(placed):
         return None
     if known is not None:
         renamed = next(
@@ -48,7 +48,7 @@ def place_entry(entry: _E, layered: Layered, taken: dict[str, Hook | Endpoint]) 
     return placed
 
 
-def _bare(entry: Hook | Endpoint) -> Hook | Endpoint:
+def _without_place(entry: Hook | Endpoint) -> Hook | Endpoint:
     """The entry without file, line and layer, for comparison."""
     if isinstance(entry, Hook):
         return msgspec.structs.replace(entry, layer="fleet", version="", origin="", position=0, pins={})
@@ -61,7 +61,7 @@ def guard_hooks(layered: Layered) -> list[Hook]:
     for name, settings in layered.file.guards.items():
         if settings.enabled:
             hooks.extend(
-                _guard(hook, settings) for hook in load_pack(name).rules if not is_disabled(hook, name, settings)
+                _guard_hook(hook, settings) for hook in load_pack(name).rules if not is_disabled(hook, name, settings)
             )
     return hooks
 
@@ -71,7 +71,7 @@ def is_disabled(hook: Hook, pack: str, settings: GuardSettings) -> bool:
     return hook.id in settings.disable or hook.id.removeprefix(f"{pack}_") in settings.disable
 
 
-def _guard(hook: Hook, settings: GuardSettings) -> Hook:
+def _guard_hook(hook: Hook, settings: GuardSettings) -> Hook:
     rule = hook.rule
     if settings.decision is not None and rule is not None:
         rule = msgspec.structs.replace(rule, decision=settings.decision)

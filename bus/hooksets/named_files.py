@@ -1,8 +1,8 @@
-"""The files that a hook's command names or runs, as far as its text shows; their content is part of what the hook does.
+"""Finds the files that a hook's command names or runs, as far as its text shows; their content decides what the hook does.
 
-They are the words of the command that could be files, what the shell reader sees it run (`hookfiles/programs.py`), and what
-these scripts load from the project (`hookfiles/script_loads.py`). A name may also be a pattern (`hooks/*.sh`) or, with a
-slash at its end, a folder of which every file counts: `matched_files` says which files these are now.
+They are the words of the command that could be files, the scripts that the shell reader finds (`hookfiles/programs.py`), and
+the files that these scripts load from the project (`hookfiles/script_loads.py`). A name may also be a pattern (`hooks/*.sh`)
+or, with a slash at its end, a folder with all its files: `matched_files` finds the files that it means now.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:  # importing it loads the shell parser (100 ms), which reading
 log = logging.getLogger("fleethook.hooks")
 
 MOST_FILES: Final = 500
-"""Files of a pattern or a folder that are pinned, and scripts of a hook that are read for what they load."""
+"""The most files of a pattern or a folder that are pinned, and the most scripts of a hook that are read for their loads."""
 MOST_BYTES: Final = 32 * 1024 * 1024
-"""Bytes of a pattern's or a folder's files together."""
+"""The most bytes of all files of a pattern or a folder."""
 _CACHES: Final = frozenset({"__pycache__", ".git", "node_modules", ".mypy_cache", ".ruff_cache", ".pytest_cache"})
 
 _WORD: Final = re.compile(r"[^\s;|&()<>`'\"=]+")
@@ -46,29 +46,33 @@ _RECIPES: Final[Mapping[str, tuple[str, ...]]] = {
     "yarn": _PACKAGE,
     "bun": _PACKAGE,
 }
-"""The files with commands that a program runs without their names being given."""
+"""The files with commands that a program reads although its arguments do not name them, such as a Makefile."""
 _MANIFEST: Final = ".claude-plugin/plugin.json"
 
 
 def named_files(hook: Hook, folder: str) -> Iterator[str]:
-    """The files that a hook's command could name: its words, from the project, the hook's own folder and that of its file.
+    """The files that a hook's command could name.
 
-    A folder that it names counts as such a place too, as in `cd tools && ./check.sh`.
+    Each word is tried as a path from the project, from the hook's working directory, from the folder of its hook file, and
+    from folders that the command names, as in `cd tools && ./check.sh`.
     """
     root = _root(hook.origin.rpartition(":")[0])
     inside = (folder,) if root == folder or is_below(root, folder) else (folder, root)
-    # `$CLAUDE_PROJECT_DIR/check.sh`, `$(git rev-parse --show-toplevel)/check.sh`: what a path in a project's hook begins
-    # with is, as a rule, the project.
+    # A variable at the start of a path usually means the project: `$CLAUDE_PROJECT_DIR/check.sh`,
+    # `$(git rev-parse --show-toplevel)/check.sh`.
     words = [
         plain for word in _words_of(hook) for plain in dict.fromkeys((word, _LEADING_VARIABLE.sub("", word, count=1)))
     ]
     bases = dict.fromkeys((folder, os.path.join(folder, hook.working_dir), root))
-    named = [*_from(words, (*bases, *filter(os.path.isdir, _from(words, bases)))), *_run_by(hook, bases, folder)]
-    own = [full for full in dict.fromkeys(named) if any(is_below(full, folder) for folder in inside)]
-    yield from own
+    named = [
+        *_paths_from(words, (*bases, *filter(os.path.isdir, _paths_from(words, bases)))),
+        *_run_by(hook, bases, folder),
+    ]
+    files = [full for full in dict.fromkeys(named) if any(is_below(full, folder) for folder in inside)]
+    yield from files
     from bus.hookfiles.script_loads import closure  # with the shell reader, which reading settings does not need
 
-    scripts = [name for full in own for name in matched_files(full) or [full] if os.path.exists(name)]
+    scripts = [name for full in files for name in matched_files(full) or [full] if os.path.exists(name)]
     loaded, whole = closure(scripts, folder, MOST_FILES)
     if not whole:
         log.warning(
@@ -77,13 +81,13 @@ def named_files(hook: Hook, folder: str) -> Iterator[str]:
             hook.id,
             MOST_FILES,
         )
-    yield from itertools.filterfalse(set(own).__contains__, loaded)
+    yield from itertools.filterfalse(set(files).__contains__, loaded)
 
 
 def matched_files(name: str) -> list[str]:
-    """The files that a name, a pattern or a folder (with a slash at its end) means now, sorted; empty if there is none.
+    """The existing files that a name, a pattern or a folder (with a slash at its end) means, sorted; empty if there is none.
 
-    At most one more than MOST_FILES.
+    It returns at most MOST_FILES + 1 files, so that a caller sees when there are too many.
     """
     most = MOST_FILES + 1
     if name.endswith("/"):
@@ -102,12 +106,12 @@ def is_many(name: str) -> bool:
 
 def _below(folder: str) -> Iterator[str]:
     for place, folders, files in os.walk(folder):
-        folders[:] = sorted(one for one in folders if one not in _CACHES)
+        folders[:] = sorted(name for name in folders if name not in _CACHES)
         yield from (os.path.join(place, name) for name in sorted(files))
 
 
 def _run_by(hook: Hook, bases: Iterable[str], root: str) -> Iterator[str]:
-    """What the shell reader sees a hook's command run: paths, patterns, folders, and programs on a PATH in the project."""
+    """The files that the shell reader finds in a command: paths, patterns, folders, and programs on a PATH in the project."""
     from bus.hookfiles.programs import run_files
 
     places = [place for base in bases for place in _path_entries(hook, base)]
@@ -123,9 +127,9 @@ def _run_by(hook: Hook, bases: Iterable[str], root: str) -> Iterator[str]:
 
 
 def _path_entries(hook: Hook, base: str) -> Iterator[str]:
-    """The folders in which a program is looked up: of the worker's PATH, the hook's `env`, and the command's own text."""
-    own = [match[1] or match[2] or match[3] for match in _PATH.finditer(hook.command)]
-    for text in (os.environ.get("PATH", ""), hook.env.get("PATH", ""), *own):
+    """The folders of every PATH that may hold: the worker's, the one in the hook's `env`, and those set in the command."""
+    set_in_command = [match[1] or match[2] or match[3] for match in _PATH.finditer(hook.command)]
+    for text in (os.environ.get("PATH", ""), hook.env.get("PATH", ""), *set_in_command):
         for entry in filter(None, text.split(":")):
             plain = _LEADING_VARIABLE.sub("", entry.strip("\"'"), count=1) if entry.startswith("$") else entry
             if "$" not in plain and plain:
@@ -133,17 +137,17 @@ def _path_entries(hook: Hook, base: str) -> Iterator[str]:
 
 
 def files_from(hook: Hook, directory: str) -> Iterator[str]:
-    """The files that a hook's command names when it runs in a folder: words that are files relative to it."""
+    """The files that a hook's command names if it runs in `directory`: its words as paths from there."""
     words = [word for word in _words_of(hook) if not os.path.isabs(word)]
-    folders = [name for name in _from(words, (directory,)) if os.path.isdir(name)]
-    yield from filter(os.path.isfile, _from(words, (directory, *folders)))
+    folders = [name for name in _paths_from(words, (directory,)) if os.path.isdir(name)]
+    yield from filter(os.path.isfile, _paths_from(words, (directory, *folders)))
     for name in _run_by(hook, (directory,), directory):
         if is_below(name, directory):
             yield from matched_files(name)
 
 
 def _words_of(hook: Hook) -> list[str]:
-    """The words of a command with the files that they stand for: a Makefile for `make check`, a module for `python -m a.b`."""
+    """The words of a command, and the files that they imply: a Makefile for `make check`, a module for `python -m a.b`."""
     words = list(itertools.islice((word for text in (hook.command, *hook.args) for word in _words(text)), _WORD_LIMIT))
     recipes = [name for word in words for name in _RECIPES.get(os.path.basename(word), ())]
     modules = [after.replace(".", "/") for word, after in itertools.pairwise(words) if word == "-m"]
@@ -151,7 +155,7 @@ def _words_of(hook: Hook) -> list[str]:
     return list(dict.fromkeys((*words, *recipes, *files)))
 
 
-def _from(words: Iterable[str], bases: Iterable[str]) -> Iterator[str]:
+def _paths_from(words: Iterable[str], bases: Iterable[str]) -> Iterator[str]:
     """Each word as a path from each folder."""
     for word, base in itertools.product(words, bases):
         if "\x00" not in word and len(word) <= 4096:
@@ -160,7 +164,7 @@ def _from(words: Iterable[str], bases: Iterable[str]) -> Iterator[str]:
 
 @lru_cache(256)
 def _root(file: str) -> str:
-    """The folder that the commands of a file can be relative to: its plugin's, else its own."""
+    """The folder that commands in a hook file may be relative to: the plugin's folder, else the file's folder."""
     folder = Path(os.path.realpath(file)).parent
     return str(next((parent for parent in (folder, *folder.parents[:2]) if (parent / _MANIFEST).is_file()), folder))
 
@@ -171,12 +175,12 @@ def is_below(path: str, folder: str) -> bool:
 
 
 def _words(command: str) -> Iterator[str]:
-    """The words as a shell splits them, then with every quote and operator as a border, for `sh -c '…'`.
+    """The words as a shell splits them, and then those between all quotes and operators, for the text in `sh -c '…'`.
 
-    Without those that output goes to: a log that a hook writes is no part of what it does.
+    Targets of redirected output are left out: a log that a hook writes does not decide what the hook does.
     """
     command = _OUTPUT.sub(" ", command)
-    with contextlib.suppress(ValueError):  # an open quote
+    with contextlib.suppress(ValueError):  # a quote without its end
         lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
         lexer.whitespace_split, lexer.commenters = True, ""
         yield from lexer

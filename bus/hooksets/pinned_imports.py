@@ -28,9 +28,9 @@ _FOLDER: Final = ".fleethook-accepted"
 
 
 def content_digest(place: Path, names: Iterable[str] = ()) -> str:
-    """A pinned import's `sha256`: over a file's text, or over the texts of the files `names` that a folder's hooks need.
+    """The `sha256` of a pinned import: over a file's text, or over the texts of the files `names` in a folder.
 
-    Raises ConfigError if one of them cannot be read, or is outside of the folder.
+    Raises ConfigError if a file cannot be read, or is outside of the folder.
     """
     if not place.is_dir():
         return _text_digest(place)
@@ -44,13 +44,13 @@ def content_digest(place: Path, names: Iterable[str] = ()) -> str:
 
 
 def scripts_digest(file: HookFile, place: Path) -> str:
-    """A pinned import's `scripts`: a digest over the files that its commands name; empty if there is none."""
+    """The `scripts` of a pinned import: a digest over the files that its commands name; empty if they name none."""
     digests = {name: digest for hook in file.hooks for name, digest in _pins(hook, place).items() if digest}
     return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest() if digests else ""
 
 
 def with_pins(file: HookFile, place: Path, scripts: str) -> HookFile:
-    """The hooks with the scripts that they name pinned; if the scripts are not the accepted ones, none of them runs."""
+    """The hooks with their scripts pinned; if the scripts are not those that the user accepted, no such hook runs."""
     same = scripts_digest(file, place) == scripts
     hooks = []
     for hook in file.hooks:
@@ -64,7 +64,7 @@ def with_pins(file: HookFile, place: Path, scripts: str) -> HookFile:
 
 
 def check_alone(file: HookFile, read: Iterable[str], place: Path) -> None:
-    """Raise ConfigError if a pinned import needs other files, whose content the user has not accepted."""
+    """Raise ConfigError if a pinned import needs further files: the user has not accepted their content."""
     real = os.path.realpath(place)
     others = (
         []
@@ -81,7 +81,7 @@ def folder_name(place: Path | str) -> str:
 
 
 def kept_folder(place: Path, layer: Layer) -> HookFile | None:
-    """A folder's accepted hooks, if these are to be read instead of the folder; else None.
+    """A folder's accepted hooks, if `reading_as` has them instead of the folder's present content; else None.
 
     Raises ConfigError if they cannot be read.
     """

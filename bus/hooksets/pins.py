@@ -17,7 +17,7 @@ _MOST_KNOWN: Final = 4096
 
 _State = tuple[int, int, int, int]
 _known: OrderedDict[str, tuple[_State, str]] = OrderedDict()
-"""Digests by path, with the state of the file. Its owner cannot set the time of the last change (ctime)."""
+"""Digests by path, valid for one state of the file. The state has the ctime, which the file's owner cannot set."""
 
 
 class ScriptChanged(FleethookError):
@@ -28,9 +28,9 @@ TOO_MANY: Final = "too many"
 
 
 def script_digest(path: str) -> str:
-    """The SHA-256 (hex) of a regular file; empty for a missing file, a word for one that cannot be read.
+    """The SHA-256 (hex) of a regular file; empty for a missing file, and a word for a file that cannot be read.
 
-    Of a pattern or a folder it is over the names and contents of its files; TOO_MANY if these are too many to be pinned.
+    For a pattern or a folder, it is over the names and contents of its files, or TOO_MANY.
     """
     return _digest_of_many(path) if is_many(path) else _digest_of_one(path)
 
@@ -59,7 +59,7 @@ def _digest_of_one(path: str) -> str:
         return ""
     except OSError:
         return "unreadable"
-    try:  # a folder has a descriptor and no stream
+    try:  # no file object: one cannot be made of a folder's descriptor
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             return ""
@@ -82,9 +82,9 @@ def _digest_of_one(path: str) -> str:
 
 
 def check_pins(hook: Hook, directory: str) -> None:
-    """Raise ScriptChanged where a script of the hook has changed; `directory` is where the hook would run.
+    """Raise ScriptChanged if a script of the hook has changed, or is not the trusted one.
 
-    A relative name means another file in another folder: a file that is not trusted is not run.
+    `directory` is where the hook would run: there, a relative name may mean a file that was not trusted.
     """
     if not hook.pins:
         return

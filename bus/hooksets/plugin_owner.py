@@ -18,7 +18,7 @@ from bus.hookfiles.claude.plugins import HOOKS, MANIFEST, is_single_skill, plugi
 from bus.hooks import Layer
 
 Sign = tuple[bool, str]
-"""Whether a sign is proof, and of which system: `claude` or `ion`."""
+"""Whether the sign is proof, and the system that it points to: `claude` or `ion`."""
 
 _ION: Final[Sign] = (True, ion.NAME)
 _CLAUDE: Final[Sign] = (True, claude.NAME)
@@ -28,10 +28,10 @@ _MAYBE_CLAUDE: Final[Sign] = (False, claude.NAME)
 _WORDS: Final[Mapping[Sign, re.Pattern[str]]] = {
     _ION: re.compile(r"(?<![A-Za-z0-9_])(?:PLUGIN_ROOT|ION_[A-Z]+)(?![a-z0-9])"),
     _MAYBE_ION: re.compile(r"(?<![A-Za-z0-9_])tool_output(?![A-Za-z0-9_])|(?<![\w.)\]])\.event(?!\w)"),
-    # ion sets CLAUDE_PLUGIN_ROOT and sends Claude Code's fields too (I-02, I-07), so these are no proof.
+    # No proof, because ion sets CLAUDE_PLUGIN_ROOT and sends Claude Code's fields too (I-02, I-07).
     _MAYBE_CLAUDE: re.compile(r"(?<![A-Za-z0-9_])(?:CLAUDE_[A-Z]+|hook_event_name|tool_response)(?![a-z0-9])"),
 }
-"""Names of variables and payload fields that are signs."""
+"""The names of variables and payload fields that each sign consists of."""
 
 _EVENTS: Final = frozenset(claude.CAPABILITIES) - frozenset(ion.CAPABILITIES)
 _TYPES: Final = frozenset({"http", "mcp_tool", "prompt", "agent"})
@@ -41,7 +41,7 @@ _FIELDS: Final = frozenset(
 """Fields of a handler that only Claude Code has."""
 
 _SECONDS: Final = frozenset({1200, 1500, 1800, 2400, 2700, 3600, 5400, 7200})
-"""Timeouts above a thousand that people write in seconds: multiples of five minutes and the like."""
+"""Timeouts above 1000 that are still seconds: people write such round numbers (20, 25, 30 … minutes)."""
 
 
 def owner(path: Path) -> str:
@@ -54,7 +54,7 @@ def owner(path: Path) -> str:
 
 
 def owners(path: Path, usual: str) -> dict[str, str]:
-    """The owner of each plugin that a path leads to, by the plugin's real folder; `usual` if its content is unclear."""
+    """The owner of each plugin below a path, by the plugin's real folder; `usual` if its content is unclear."""
     return {os.path.realpath(root): owner(root) or usual for root in plugin_roots(path)}
 
 
@@ -69,7 +69,8 @@ def read_guessed(path: Path, layer: Layer, dialect: str) -> HookFile:
     others = {root: name for root, name in owners(path, dialect).items() if name != dialect}
     if not others or not path.is_dir():
         return file
-    other = find_hooks(next(iter(others.values()))).read(path, layer)  # the same hooks, in another unit of time
+    # Both dialects list the same hooks, with other units of time.
+    other = find_hooks(next(iter(others.values()))).read(path, layer)
     replaced = {hook.id: hook for hook in other.hooks if hook.own.get("root") in others}
     roots = tuple(f"{root}{os.sep}" for root in others)
     warnings = [text for text in file.warnings if not text.startswith(roots)]
@@ -85,7 +86,7 @@ def common_owner(paths: Iterable[Path]) -> str:
 
 
 def _decided(signs: Iterable[Sign]) -> str:
-    """The owner that the proofs name; without proofs, the one that the other signs name. Empty if they differ."""
+    """The owner that all proofs name or, without proofs, that all other signs name; empty if they disagree."""
     found = set(signs)
     names = {name for proof, name in found if proof} or {name for _, name in found}
     return names.pop() if len(names) == 1 else ""
@@ -144,7 +145,7 @@ def _handler(handler: dict[str, Plain]) -> Iterator[Sign]:
     if handler.get("type") in _TYPES or not _FIELDS.isdisjoint(handler):
         yield _CLAUDE
     if isinstance(timeout, int | float) and timeout >= 1000 and timeout not in _SECONDS:
-        yield _MAYBE_ION  # milliseconds (I-04)
+        yield _MAYBE_ION  # ion counts milliseconds (I-04)
 
 
 def _dicts(value: Plain) -> Iterator[dict[str, Plain]]:

@@ -101,9 +101,10 @@ def accept(path: Path, store: Path, folder: Path, digest: str = "") -> Trusted:
     kept = read_trusted(path)[1]
     if digest_now(path) != kept.digest or (digest and digest != kept.digest):
         raise ConfigError("the files changed while they were shown, so they are not trusted", file=str(path))
-    entry = trust(path, store, kept.digest)  # first: a process that looks in between reads the file, which is the same
+    # First the trust: a process that reads between the two steps uses the file, whose content is the same.
+    entry = trust(path, store, kept.digest)
     _keep(folder, kept)
-    for other in listed(store):  # a file with another name in this folder that is gone: this one replaces it
+    for other in listed(store):  # withdraw the trust in a file of the same folder that is gone: this file replaces it
         if os.path.dirname(other.path) == os.path.dirname(entry.path) and is_gone(other.path):
             withdraw_trust(Path(other.path), store, folder)
     return entry
@@ -159,7 +160,7 @@ def _pinned(hook: Hook, folder: str) -> Hook:
 
 
 def _text(path: str) -> str | None:
-    """A script's text, for the diff; None if it is not text, or too long."""
+    """A script's text, for the diff; None if it is not text or is too long."""
     try:
         text = read_file(Path(path))
     except ConfigError:

@@ -39,9 +39,9 @@ def load_settings(
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> Loaded:
-    """The value of every setting; ConfigError names the flag or variable of a bad value. None: the flag is not given.
+    """The value of every setting; a flag that is None was not set. ConfigError names the flag or variable of a bad value.
 
-    What is wrong with a file is among the warnings: no command stops working for a bad edit.
+    Errors in a file are only warnings, so that every command still works after a bad edit.
     """
     environ = os.environ if environ is None else environ
     values: dict[str, Any] = {}
@@ -58,13 +58,13 @@ def load_settings(
     for name, raw in flags.items():
         if raw is not None:
             flag = "--" + name.replace("_", "-")
-            values[name] = _named(name, raw, flag)
+            values[name] = _read_value(name, raw, flag)
             origins[name] = flag
     return Loaded(Settings(**values), MappingProxyType(origins), tuple(warnings))
 
 
-def _named(name: str, raw: object, origin: str) -> Any:
-    """A value from a flag or a variable; errors have its name instead of a file name."""
+def _read_value(name: str, raw: object, origin: str) -> Any:
+    """The value of a flag or a variable; an error has its name where errors of files have the file's."""
     if name not in NAMES:
         raise ConfigError("there is no such setting", file=origin, hint=suggestion(name, NAMES))
     try:
@@ -80,12 +80,12 @@ def _take_user(path: Path, values: dict[str, Any], origins: dict[str, str], fold
         document = loads(text, file=str(path))
     except ConfigError as error:
         return [f"{error}; nothing of this file is in force"]
-    _, problems = _lay(document, values, origins)
+    _, problems = _add_settings(document, values, origins)
     return [*rejected, *(f"{problem}; this setting is left out" for problem in problems)]
 
 
 def _text_in_force(path: Path, folder: Path) -> tuple[str, list[str]]:
-    """The text of the user's file in force, and its rejected content; ConfigError where there is none."""
+    """The text of the user's file in force, and messages about rejected content; ConfigError if no text is in force."""
     kept, real = read_kept(folder, path), os.path.realpath(path)
     copy = kept.files.get(real) if kept is not None else None
     if copy is None:
@@ -93,7 +93,7 @@ def _text_in_force(path: Path, folder: Path) -> tuple[str, list[str]]:
     with contextlib.suppress(ConfigError):
         if read_file(path) == copy.text:
             return copy.text, []
-    from bus.hooksets.files_in_force import file_in_force  # only where the file has changed: it brings every dialect
+    from bus.hooksets.files_in_force import file_in_force  # here, because it imports every dialect
 
     found = file_in_force(path, "user", folder)
     return found.texts.get(real, copy.text), [rejected.text for rejected in found.rejected]
@@ -114,14 +114,14 @@ def _take_project(path: Path, values: dict[str, Any], origins: dict[str, str], p
             return _take_untrusted(path, values, origins)
     except ConfigError as error:
         return [str(error)]
-    _, problems = _lay(document, values, origins)
+    _, problems = _add_settings(document, values, origins)
     return [*warnings, *(f"{problem}; this setting is left out" for problem in problems)]
 
 
 def _take_untrusted(path: Path, values: dict[str, Any], origins: dict[str, str]) -> list[str]:
     """The harmless settings of an untrusted project's file; its errors are only warnings."""
     try:
-        ignored, problems = _lay(load(path), values, origins, HARMLESS)
+        ignored, problems = _add_settings(load(path), values, origins, HARMLESS)
     except ConfigError as error:
         return [f"{error} (ignored, since the folder is not trusted)"]
     warnings = [f"{problem} (ignored, since the folder is not trusted)" for problem in problems]
@@ -130,7 +130,7 @@ def _take_untrusted(path: Path, values: dict[str, Any], origins: dict[str, str])
     return warnings
 
 
-def _lay(
+def _add_settings(
     document: Document, values: dict[str, Any], origins: dict[str, str], only: frozenset[str] | None = None
 ) -> tuple[bool, list[ConfigError]]:
     """Add a file's `settings:`. Returns whether `only` excluded any of them, and the errors of the others."""
@@ -155,8 +155,8 @@ def _take_environment(environ: Mapping[str, str], values: dict[str, Any], origin
                 warnings.append(f"{variable} is no variable of Fleethook{hint}")
             continue
         text = environ[variable]
-        # An empty URL means the embedded server; an empty number counts as not given.
+        # An empty URL means the embedded server; an empty number counts as not set.
         if text or getattr(Settings(), name) == "":
-            values[name] = _named(name, text, variable)
+            values[name] = _read_value(name, text, variable)
             origins[name] = variable
     return warnings

@@ -1,9 +1,9 @@
-"""Which project files the user trusts. Their hooks are code that comes with a cloned repository.
+"""Keeps which project files the user trusts. Their hooks are code that comes with a cloned repository.
 
-The user trusts a content, not a path: the hook file without its comments and `tests:`, every file that it imports, every
-file in the folder (or beside an imported file) that a command names or runs, and what these scripts load by their own text.
-Changed content has to be trusted again. Files whose names are worked out while a script runs, and installed packages, are not
-checked: to trust a folder is to trust all who can change it.
+The user trusts content, not a path: the hook file without its comments and `tests:`, every file that it imports, every
+file in the folder (or beside an imported file) that a command names or runs, and the files that these scripts name.
+Changed content has to be trusted again. Files whose names a script computes, and installed packages, are not checked: a
+user who trusts a folder trusts everybody who can change it.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ def is_trusted(path: Path, store: Path) -> bool:
 
 
 def listed(store: Path) -> tuple[Trusted, ...]:
-    """Every trusted file, sorted by path, even if it changed since; raises ConfigError if the store cannot be read."""
+    """Every trusted file, sorted by path, also if it has changed since; raises ConfigError if the store cannot be read."""
     return tuple(entry for _, entry in sorted(_read(store).trusted.items()))
 
 
 def trusted_entry(path: Path, store: Path) -> Trusted | None:
-    """The entry of a trusted file, even if the file changed since; None if there is none. Logs a store that is broken."""
+    """The entry of a trusted file, also if the file has changed since; None if there is none. Logs a broken store."""
     entries = _known_entries(str(store), stamp(store))
     return next((entry for entry in entries if entry.path == os.path.realpath(path)), None)
 

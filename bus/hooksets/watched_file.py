@@ -24,7 +24,7 @@ class WatchedFile:
     def __init__(
         self, layer: Layer, path: Path, trust_file: Path, last_good: Path | None, check: Callable[[HookFile], object]
     ) -> None:
-        self.layer, self._path, self._trust, self._folder, self._check = layer, path, trust_file, last_good, check
+        self.layer, self._path, self._trust, self._folder, self._compile = layer, path, trust_file, last_good, check
         self._looked = 0.0
         self._seen: tuple[str, str] | None = None
         """The digests of a project's content: as trusted, and at the last check."""
@@ -37,10 +37,10 @@ class WatchedFile:
         now = time.monotonic()
         if self._current is None or now - self._looked >= every:
             self._looked = now
-            self._current = self._look(self._current)
+            self._current = self._check_file(self._current)
         return self._current
 
-    def _look(self, before: FileInForce | None) -> FileInForce:
+    def _check_file(self, before: FileInForce | None) -> FileInForce:
         if self.layer == "project":
             # By content and not only by its stamp: the files that its commands name belong to it.
             seen = project_state(self._path, self._trust)
@@ -52,12 +52,12 @@ class WatchedFile:
             return before
         found = self._read()
         try:
-            self._check(found.file)
+            self._compile(found.file)
         except ConfigError as error:
             log.error("%s: the set that was in force stays", error)
             return (before or FileInForce(HookFile()))._replace(sources=found.sources)
         self._kept = found.kept
-        self._say(found)
+        self._log_rejected(found)
         return found
 
     def _read(self) -> FileInForce:
@@ -65,7 +65,7 @@ class WatchedFile:
             return project_in_force(self._path, self._trust, self._folder, self._kept)
         return file_in_force(self._path, self.layer, self._folder, self._kept)
 
-    def _say(self, found: FileInForce) -> None:
+    def _log_rejected(self, found: FileInForce) -> None:
         """Log rejected content that was not logged before."""
         texts = tuple(
             dict.fromkeys(

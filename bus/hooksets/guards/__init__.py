@@ -1,4 +1,4 @@
-"""Guard packs: rules that protect from the first minute, as YAML with their test cases beside them (X-07)."""
+"""Guard packs: rules against destructive tool calls, as YAML with their tests beside them (X-07)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ DEFAULT_PACKS: Final = ("destructive-commands", "fleethook-itself")
 """What the first `up` switches on for its user, and `guards publish` for the fleet."""
 
 TEST_DIRECTORY: Final = "/home/dev/app"
-"""Where the tests of packs happen, unless they say otherwise: a project below a home directory, not on this disk."""
+"""The default directory of the tests of packs: a project below a home directory, which does not exist on this disk."""
 
 Expected = Literal["deny", "ask", "allow"]
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One test beside a rule: a tool call, and what the pack has to say to it."""
+    """One test beside a rule: a tool call, and the decision that the pack has to give."""
 
     expected: Expected
     tool: str = "bash"
@@ -42,7 +42,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     native: str = ""
     """The agent's own event, for rules about one agent."""
     hook: str = ""
-    """The id of the hook that it stands beside."""
+    """The id of the rule that the test belongs to."""
     origin: str = ""
 
     @property
@@ -60,7 +60,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Pack(NamedTuple):
-    """A guard pack: its rules as hooks, whose ids begin with the pack's name, and the tests that stood beside them."""
+    """A guard pack: its rules as hooks, whose ids begin with the pack's name, and their tests."""
 
     name: str
     description: str
@@ -69,15 +69,15 @@ class Pack(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A test of a pack that did not come out as it says; `said` lists the hooks that had something to say."""
+    """A failed test of a pack; `decisions` has the decision of each rule that fits."""
 
     case: Case
-    said: dict[str, str]
+    decisions: dict[str, str]
 
     def __str__(self) -> str:
-        said = ", ".join(f"{hook} says {decision}" for hook, decision in self.said.items()) or "no rule fits"
+        found = ", ".join(f"{rule} says {decision}" for rule, decision in self.decisions.items()) or "no rule fits"
         what = self.case.command or f"{self.case.tool} {self.case.path}"
-        return f"{self.case.origin}: {what!r} should be {self.case.expected} by {self.case.hook}, but {said}"
+        return f"{self.case.origin}: {what!r} should be {self.case.expected} by {self.case.hook}, but {found}"
 
 
 class _CaseEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -127,7 +127,7 @@ def packs() -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def load_pack(name: str) -> Pack:
-    """Read a pack; NotFound where there is none of that name, ConfigError with the place where it does not validate."""
+    """Read a pack; raises NotFound if no pack has this name, and ConfigError with the place if it does not validate."""
     if name not in packs():
         hint = suggestion(name, packs()) or f"known packs: {', '.join(packs())}"
         raise NotFound(f"no guard pack is called {name!r}; {hint}")
@@ -135,20 +135,20 @@ def load_pack(name: str) -> Pack:
 
 
 def read_pack(path: Path) -> Pack:
-    """Read a pack's file, whose name is the pack's, and those beside it that belong to the pack: `NAME.git.yaml`.
+    """Read a pack from its file `NAME.yaml` and the files beside it such as `NAME.git.yaml`.
 
-    ConfigError with file, line and column.
+    Raises ConfigError with file, line and column.
     """
     rules: list[Hook] = []
     tests: list[Case] = []
     description = ""
     for file in (path, *sorted(path.parent.glob(f"{path.stem}.*.yaml"))):
         document = load(file)
-        entry = _converted(document, (), document.value, _PackEntry)
+        entry = _convert(document, (), document.value, _PackEntry)
         description = description or entry.description
         for number, raw in enumerate(entry.rules):
             place: PathParts = ("rules", number)
-            made = _converted(document, place, raw, _RuleEntry)
+            made = _convert(document, place, raw, _RuleEntry)
             hook, cases = _rule(document, path.stem, place, made, len(rules))
             if any(hook.id == other.id for other in rules):
                 raise document.error((*place, "id"), f"two rules are called {raw['id']!r}")
@@ -158,28 +158,28 @@ def read_pack(path: Path) -> Pack:
 
 
 def check_pack(pack: Pack) -> list[Failure]:
-    """Run the tests beside the rules; empty where all come out as they say.
+    """Run the tests beside the rules; returns those that fail.
 
-    A `deny` or `ask` has to come from the rule that it stands beside (rules can be switched off one by one);
-    an `allow` means that no rule of the pack objects.
+    A `deny` or `ask` has to come from the rule that the test belongs to, because rules can be switched off one by one. An
+    `allow` means that no rule of the pack objects.
     """
     index = Index([(hook, hook.on) for hook in pack.rules])
-    return [failure for case in pack.tests if (failure := _tried(index, case)) is not None]
+    return [failure for case in pack.tests if (failure := _run_test(index, case)) is not None]
 
 
-def _tried(index: Index[Hook], case: Case) -> Failure | None:
-    said: dict[str, str] = {}
+def _run_test(index: Index[Hook], case: Case) -> Failure | None:
+    decisions: dict[str, str] = {}
     event = case.event
     for hook in index.find(event):
         if hook.when and not compile_condition(hook.when)({"event": event.facts()}):
             continue
         try:
             if hook.rule is not None and judge(hook.rule, event) is not None:
-                said[hook.id] = hook.rule.decision
+                decisions[hook.id] = hook.rule.decision
         except FleethookError as error:
-            said[hook.id] = f"failure: {error}"
-    fine = not said if case.expected == "allow" else said.get(case.hook) == case.expected
-    return None if fine else Failure(case, said)
+            decisions[hook.id] = f"failure: {error}"
+    fine = not decisions if case.expected == "allow" else decisions.get(case.hook) == case.expected
+    return None if fine else Failure(case, decisions)
 
 
 def _rule(
@@ -232,7 +232,7 @@ def _cases(document: Document, place: PathParts, tests: _Tests, hook: Hook) -> l
     return cases
 
 
-def _converted(document: Document, place: PathParts, raw: object, kind: type[Any]) -> Any:
+def _convert(document: Document, place: PathParts, raw: object, kind: type[Any]) -> Any:
     entry, problems = convert(document, place, raw, kind)
     if problems:
         raise problems[0]

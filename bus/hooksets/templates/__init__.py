@@ -1,4 +1,4 @@
-"""Hook templates: ready hooks by name, which a person adds to their own file and changes there (F-14)."""
+"""Hook templates: ready hooks by name, which users add to their own file and change there (F-14)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Template(NamedTuple):
     hook: dict[str, Any]
     """The hook's entry as plain data."""
     block: str
-    """The same as it is written in YAML, from its `- ` on."""
+    """The hook's entry as its YAML text, beginning with `- `."""
 
 
 def names() -> tuple[str, ...]:
@@ -32,7 +32,7 @@ def names() -> tuple[str, ...]:
 
 
 def template(name: str) -> Template:
-    """The template of this name; NotFound says which there are."""
+    """The template of this name; raises NotFound, which lists the names that exist."""
     known = names()
     if name not in known:
         hint = suggestion(name, known) or "there are " + ", ".join(known)

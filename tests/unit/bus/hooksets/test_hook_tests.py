@@ -72,7 +72,7 @@ def test_a_prompt_and_a_directory() -> None:
         ("{name: a, expect: deny}", "f.yaml:2:9: a test needs an event; write e.g. command: git push --force"),
         ("{name: a, command: x, expect: deny, hook: no-forc}", 'no hook "no-forc"; did you mean "no-force"?'),
         ("{name: a, prompt: x, command: y, expect: ask}", "f.yaml:2:19: a prompt is about no tool"),
-        ("{name: a, event: {type: session:start}, cwd: /, expect: ask}", "f.yaml:2:49: cwd belongs into `event`"),
+        ("{name: a, event: {type: session:start}, cwd: /, expect: ask}", "f.yaml:2:49: write cwd inside `event`"),
         ("{name: a, event: tool:pre_exec, expect: ask}", "f.yaml:2:26: no event type is called 'tool:pre_exec'; did"),
         ("{name: a, event: {type: 'tool:*'}, expect: ask}", "f.yaml:2:33: 'tool:*' names more than one event type"),
         ("{name: a, native: PreToolUs, source: claude, expect: ask}", 'claude has no event "PreToolUs"; did you mean'),
