@@ -1,1 +1,1 @@
-"""What commands do to this machine."""
+"""The work of commands on this machine: installs, edits of files, checks, services."""

@@ -1,4 +1,4 @@
-"""Connects an agent: the answer file of its hook commands, the hooks that are installed, and the plan of an install."""
+"""Connects an agent: writes the answer file of its hook commands, finds installed hooks, and plans installs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from bus.wire.embedded_server import bus_url, credentials
 from bus.wire.keys import Keys
 
 SHIM_URL: Final = "FLEETHOOK_SHIM_URL"
-"""The URL of the server for agents' hook commands, with the rights of the role `shim`; only installs read it."""
+"""This variable has the server's URL for agents' hook commands, with the rights of the role `shim`; only installs read it."""
 
 
 OPENS: Final = "no longer denies if it fails"
@@ -92,7 +92,7 @@ def answers_for(
     dialect = find(agent)
     # Every event has a line, even if it is not installed, because the hooks of several scopes read the same file.
     events = answer_events(dialect, dialect.capabilities, fail_closed=closed, budget=settings.budget)
-    made = AnswerFile(
+    answer_file = AnswerFile(
         agent=agent,
         server=server,
         prefix=Keys(settings.namespace).prefix,
@@ -100,11 +100,11 @@ def answers_for(
         spool=str(places.spool(agent)),
         events=events,
     )
-    return made, tuple(warnings)
+    return answer_file, tuple(warnings)
 
 
 def known_server(agent: str, settings: Settings, places: Directories) -> RedisServer | None:
-    """The fleet's server in the answer file of an earlier install: this agent's, else another agent's.
+    """The fleet's server from the answer file of an earlier install, of this agent or else of another one.
 
     None if this machine has a bus: a running server of its own, or one in the settings.
     """
@@ -132,25 +132,25 @@ def agent_only_url(settings: Settings, places: Directories, environ: Mapping[str
 
 def _listens(path: Path) -> bool:
     """Whether a server listens at a unix socket; the file that a killed server left behind does not count."""
-    with socket.socket(socket.AF_UNIX) as one:
+    with socket.socket(socket.AF_UNIX) as probe:
         try:
-            one.connect(str(path))
+            probe.connect(str(path))
         except OSError:
             return False
     return True
 
 
 def state_of(path: Path, answers: AnswerFile, *, known_server: bool = True) -> str:
-    """`new`, `changed` or `unchanged`; without `known_server` the file's own server counts as right."""
+    """Compare a file with `answers`: `new`, `changed` or `unchanged`; without `known_server` its server is not compared."""
     if not path.exists():
         return "new"
     try:
-        there = read_answer_file(path)
+        existing = read_answer_file(path)
     except ConfigError:
         return "changed"
     if not known_server:
-        answers = msgspec.structs.replace(answers, server=there.server)
-    return "unchanged" if there == answers else "changed"
+        answers = msgspec.structs.replace(answers, server=existing.server)
+    return "unchanged" if existing == answers else "changed"
 
 
 def url_of(server: RedisServer) -> str:
@@ -187,12 +187,12 @@ def where_is(home: Path | None = None, project: Path | None = None) -> InstallSc
 
 
 def losses(change: InstallPlan, answers: AnswerFile, places: Directories) -> dict[str, str]:
-    """How an install weakens the installed guards: for each gate, that its hook is removed or no longer fails closed.
+    """How an install weakens the guards: for each gate event, whether its hook is removed or no longer fails closed.
 
-    The key `server` says that the hooks would ask another server.
+    The key `server` is set if the hooks would ask another server.
     """
     can = find(change.agent).capabilities
-    gates = {name for name, one in can.items() if one.waits and one.type in GATES}
+    gates = {name for name, capability in can.items() if capability.waits and capability.type in GATES}
     found: dict[str, str] = {}
     for file in change.changes:
         now = {call.event: call for call in _calls(change.agent, file.path, file.after)}
@@ -202,12 +202,12 @@ def losses(change: InstallPlan, answers: AnswerFile, places: Directories) -> dic
             elif call.closed and not now[call.event].closed:
                 found[call.event] = OPENS
     with contextlib.suppress(ConfigError):  # there is no answer file, or none that a hook command could use
-        there = read_answer_file(places.answer_file(change.agent))
+        existing = read_answer_file(places.answer_file(change.agent))
         policies = {line.name: line.policy for line in answers.events}
-        for line in there.events:
+        for line in existing.events:
             if line.policy == "deny" != policies.get(line.name):
                 found.setdefault(line.name, OPENS)
-        if _asks(there) != _asks(answers):
+        if _asks(existing) != _asks(answers):
             found["server"] = "is another one"
     return found
 
@@ -228,18 +228,18 @@ def connect(change: InstallPlan, answers: AnswerFile, places: Directories) -> tu
     Returns the backups.
     """
     write_answer_file(places.answer_file(change.agent), within_grants(answers, places, change))
-    with contextlib.suppress(OSError):  # we may not write to the package's folder: then every call takes 3 ms more
+    with contextlib.suppress(OSError):  # without the right to write to the package's folder, every call takes 3 ms more
         compile_shim()
     return apply(change, places.state)
 
 
 def within_grants(answers: AnswerFile, places: Directories, change: InstallPlan | None = None) -> AnswerFile:
-    """The answers, with waiting times within the timeouts of all installed entries after `change`.
+    """The answer file with its waiting times cut to the timeouts of all entries that are installed after `change`.
 
     An entry in another project's settings may be older than these answers, but it reads the same answer file.
     """
     program = find_program(answers.agent)
-    after = {one.path: one.after for one in change.changes} if change is not None else {}
+    after = {file.path: file.after for file in change.changes} if change is not None else {}
     files = {path for path, record in records(places.state).items() if record.agent == program.name}
     granted: dict[str, float] = {}
     for path in files | after.keys():
@@ -259,7 +259,7 @@ def _within(line: EventLine, granted: Mapping[str, float]) -> EventLine:
 
 
 def installed(agent: str, *, home: Path | None = None, project: Path | None = None) -> tuple[Installed, ...]:
-    """Our hooks in an agent's settings files; a file that cannot be read counts as empty (see the plan's warnings)."""
+    """Our hooks in an agent's settings files. A file that cannot be read counts as empty; the install plan warns of it."""
     whole = find_program(agent).form.whole
     found: dict[Path, Installed] = {}
     for scope, file, calls in installs_of(agent, where_is(home, project)):
@@ -288,9 +288,9 @@ def empty_spool(answer_file: Path, spool: Path) -> int:
 
 
 def spool_without_agent(agent: str, places: Directories) -> Path:
-    """Move the spooled events of an agent whose answer file is removed to the programs' spool for the same server.
+    """Move the spooled events of an agent, whose answer file will be removed, to the programs' spool for the same server.
 
-    Returns that spool; or the agent's own one if the answer file cannot be used or the disk is full.
+    Returns that spool, or the agent's spool if the answer file cannot be used or the disk is full.
     """
     spool = places.spool(agent)
     try:

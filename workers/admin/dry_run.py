@@ -1,4 +1,4 @@
-"""The answer of the hooks in force here to a made-up event, for `hooks test`: in this process, with or without effects."""
+"""Evaluates the hooks in force here for a made-up event, for `hooks test`: in this process, with or without effects."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _NATIVE_NAMES: Final = ("hook_event_name", "hookEventName", "hookName", "agent_a
 """Where agents' payloads name their event."""
 
 Judge = Callable[[Event], Awaitable[tuple[list[Hook], Verdict]]]
-"""Gives the blocking hooks that fit an event, and their verdict."""
+"""A function that returns the blocking hooks that fit an event, and their verdict."""
 
 
 async def hooks_here(connections: Connections | None, keys: Keys, places: Directories, cwd: Path) -> HookSet:
@@ -63,8 +63,8 @@ def with_plugins(found: HookSet, folders: Sequence[Path], owner: str | None = No
     """
     if not folders:
         return found
-    said = {} if owner is None else {"dialect": owner}
-    imports = json.dumps({"import": [{"path": str(folder.absolute()), **said} for folder in folders]})
+    dialect = {} if owner is None else {"dialect": owner}
+    imports = json.dumps({"import": [{"path": str(folder.absolute()), **dialect} for folder in folders]})
     file = parse_hook_file(imports, "session", file="--plugin-dir")
     return HookSet([*found.files, Layered("session", file.digest[:8] or "1", file)])
 
@@ -75,7 +75,7 @@ def hooks_of(file: HookFile) -> HookSet:
 
 
 def made_event(kind: str, *, source: str, tool: str, values: Sequence[str], cwd: Path) -> Event:
-    """An event of the type that a pattern (`tool:pre_execute:bash`) or an agent's own event name (`PreToolUse`) gives.
+    """An event of the type in a pattern (`tool:pre_execute:bash`) or of an agent's event name (`PreToolUse`).
 
     `values` are `key=value`. A key is a field of the event (`session=…`, `data.x=…`); any other key goes into the tool's
     input, or into `data` if the event has no tool (`prompt=…`). A value is JSON if it is valid JSON, else text. Raises
@@ -134,7 +134,7 @@ def disabled_hooks(event: Event, hooks: HookSet) -> list[Hook]:
 
 
 def _put(fields: dict[str, Any], text: str, others: str) -> None:
-    """Set `a.b=value` in the fields; a name that is no field of the event goes below `others`."""
+    """Set `a.b=value` in the fields; a name that is no field of the event is set in the field `others`."""
     name, equals, raw = text.partition("=")
     path = name.strip().split(".")
     if not equals or not all(path) or len(path) > _MOST_NESTED:
@@ -169,25 +169,25 @@ async def try_event(
 
 @asynccontextmanager
 async def open_judge(hooks: HookSet, *, effects: bool, seconds: float, policy: Policy) -> AsyncIterator[Judge]:
-    """A function that gives the verdicts of these hooks, one event after the other; what it started ends with it."""
+    """A context with a function that evaluates these hooks for an event; the processes that it starts end with the context."""
     commands = CommandRunner()
     async with ClientPool() as clients, RuleChecks() as checks:
 
         async def judge(event: Event) -> tuple[list[Hook], Verdict]:
-            own = RequestHooks(hooks, _runner(clients, commands, hooks, effects=effects))
-            own.wait_for(checks, seconds)
-            fitting = await own.fitting(event)
+            request_hooks = RequestHooks(hooks, _runner(clients, commands, hooks, effects=effects))
+            request_hooks.wait_for(checks, seconds)
+            fitting = await request_hooks.fitting(event)
             verdict = await evaluate(
                 Evaluation(
                     event=event,
                     hooks=fitting,
-                    run=own.run,
+                    run=request_hooks.run,
                     seconds=seconds,
                     policy=policy,
                     version=hooks.version,
                     layers=hooks.layers,
-                    hooks_for=own.fitting,
-                    notes=own.notes(event, fitting),
+                    hooks_for=request_hooks.fitting,
+                    notes=request_hooks.notes(event, fitting),
                 )
             )
             return fitting, verdict
@@ -210,7 +210,7 @@ def _runner(clients: ClientPool, commands: CommandRunner, hooks: HookSet, *, eff
 
 
 def later(event: Event, hooks: HookSet, verdict: Verdict) -> Mapping[str, list[str]]:
-    """The ids of the background hooks that would run, and of the endpoints that would get the event."""
+    """The ids of the background hooks that would run after the verdict, and of the endpoints that would get the event."""
     return {
         "hooks": [hook.id for hook in hooks.background(event, verdict)],
         "endpoints": [endpoint.id for endpoint in hooks.targets(event, verdict)],

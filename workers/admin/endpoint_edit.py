@@ -31,7 +31,7 @@ Entry = dict[str, Any]
 Change = Callable[[Entry], Entry]
 
 LONGEST_OVERLAP: Final = 7 * 86_400.0
-"""The longest time (seconds) that an old secret may go on signing beside the new one."""
+"""The longest time (seconds) for which webhooks may be signed with the old secret as well as the new one."""
 
 _FIELDS: Final = {each.encode_name: each for each in msgspec.structs.fields(EndpointEntry)}
 _SLUG: Final = re.compile(r"[^a-z0-9]+")
@@ -93,12 +93,12 @@ def ids_in(path: Path) -> frozenset[str]:
 
 
 def ids_of(file: HookFile) -> frozenset[str]:
-    """The ids that are taken in a parsed hook file or set."""
+    """The ids of all hooks and endpoints of a parsed hook file or set."""
     return frozenset(one.id for one in file.hooks) | {one.id for one in file.endpoints}
 
 
 def file_with(path: Path, entry: Entry, allow: str = "") -> Edited:
-    """A file with one more endpoint, and one more entry in its allow list if `allow` is given."""
+    """The edit that adds an endpoint to a file, and `allow` to its allow list unless that is empty."""
     before = read_file(path) if path.exists() else ""
     lines = [f"{name}: {flow(value)}" for name, value in entry.items()]
     after = with_entry(before, str(path), "endpoints", entry, "- " + "\n  ".join(lines))
@@ -126,7 +126,7 @@ def opened(text: str, file: str, allow: str) -> str:
 
 
 def file_changed(path: Path, name: str, change: Change) -> Edited:
-    """A file with one endpoint changed; raises NotFound if it has no endpoint of that name."""
+    """The edit that changes one endpoint of a file; raises NotFound if it has no endpoint of that name."""
     before = read_file(path)
     number = _number(path, before, name)
     entry = _entries(before, path)[number]
@@ -138,7 +138,7 @@ def file_changed(path: Path, name: str, change: Change) -> Edited:
 
 
 def file_without(path: Path, name: str) -> Edited:
-    """A file with one endpoint removed; raises NotFound if it has no endpoint of that name."""
+    """The edit that removes one endpoint of a file; raises NotFound if it has no endpoint of that name."""
     before = read_file(path)
     return _edited(path, before, without_entry(before, str(path), "endpoints", _number(path, before, name)), None)
 
@@ -174,9 +174,9 @@ def set_without(file: HookFile, name: str) -> HookFile:
 
 
 def rotated(entry: Entry, secret: str, overlap: float, now: datetime) -> Entry:
-    """An entry with a new secret; the old one goes on signing beside it for `overlap` seconds.
+    """An entry with a new secret; for `overlap` seconds webhooks are signed with the old secret too.
 
-    With an overlap of 0 the old secrets stop signing at once: use that for a leaked one.
+    With an overlap of 0 the old secrets are removed at once; use that for a leaked secret.
     """
     if not 0 <= overlap <= LONGEST_OVERLAP:
         raise ConfigError("an overlap is between 0 and 7 days", hint="24 hours are usual")
@@ -208,7 +208,7 @@ def keep_secret(path: Path, secret: str) -> None:
 
 
 def _is_text(kind: Any) -> bool:
-    """Whether a field may be a text of any kind."""
+    """Whether a field's type allows any text."""
     info = inspect.type_info(kind)
     while isinstance(info, inspect.Metadata):
         info = info.type
@@ -222,7 +222,7 @@ def _edited(path: Path, before: str, after: str, number: int | None) -> Edited:
     edited_parts = ("network", *((f"endpoints[{number}]",) if number is not None else ()))
     for problem in read.problems:
         if problem.file == str(path) and re.split(r"(?<=\])\.|\.", problem.path)[0] in edited_parts:
-            # Its line is one of the new text, which no file has yet. So the line is shown only if the old text has it.
+            # Its line number is of the new text, which is not written. It is shown only if the old text has the same problem.
             known = parse_hook_file(before, "user", file=str(path)).problems if before else ()
             if any((one.path, one.message) == (problem.path, problem.message) for one in known):
                 raise problem
@@ -237,7 +237,7 @@ def _entries(text: str, path: Path) -> list[Any]:
 
 
 def _number(path: Path, text: str, name: str) -> int:
-    """The index of an endpoint in its file's list; also finds one without an id of its own, and one that is not valid."""
+    """The index of an endpoint in its file's list, also if the entry has no `id` or is not valid."""
     entries = _entries(text, path)
     for number, entry in enumerate(entries):
         if isinstance(entry, dict) and entry.get("id") == name:

@@ -1,4 +1,4 @@
-"""What an install or uninstall does to each file of an agent, event by event."""
+"""Compares each file of an agent before and after an install or uninstall, event by event."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _EVENT_STATES: Final = ("added", "updated", "removed", "kept")
 
 
 class FileSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One settings file, and the events of our hook commands in it by what happens to them."""
+    """One settings file, and the events whose hook commands are added, updated, removed or kept in it."""
 
     path: str
     """The file; the folder where the agent has a file for each event."""
@@ -46,7 +46,7 @@ def uninstall_changes(plan: InstallPlan) -> tuple[FileSummary, ...]:
 
 
 def event_names(files: Iterable[FileSummary]) -> dict[str, list[str]]:
-    """The events of all these files by what happens to them: `added`, `updated`, `removed`, `kept`."""
+    """The events of all these files under `added`, `updated`, `removed` and `kept`."""
     found = list(files)
     return {state: [event for file in found for event in getattr(file, state)] for state in _EVENT_STATES}
 
@@ -59,8 +59,8 @@ def _by_file(program: Program, plan: InstallPlan, paths: Iterable[Path]) -> tupl
         before, after = _calls(program, path, change.before), _calls(program, path, change.after)
         if before or after:
             shown = path.parent if program.form.whole and path.name in {*before, *after} else path
-            one = _compared(str(shown), change, before, after)
-            found[shown] = _joined(found[shown], one) if shown in found else one
+            summary = _compared(str(shown), change, before, after)
+            found[shown] = _joined(found[shown], summary) if shown in found else summary
     return tuple(found.values())
 
 
@@ -94,14 +94,14 @@ def _state(change: FileChange) -> FileState:
     return "removed" if change.after is None else "unchanged" if change.before == change.after else "changed"
 
 
-def _joined(one: FileSummary, other: FileSummary) -> FileSummary:
-    """Two files of a folder that has a file for each event, as one."""
+def _joined(summary: FileSummary, other: FileSummary) -> FileSummary:
+    """The summary of two files of a folder that has a file for each event."""
     return FileSummary(
-        path=one.path,
-        state=one.state if one.state == other.state else "changed",
-        files=one.files + other.files,
-        added=one.added + other.added,
-        updated=one.updated + other.updated,
-        removed=one.removed + other.removed,
-        kept=one.kept + other.kept,
+        path=summary.path,
+        state=summary.state if summary.state == other.state else "changed",
+        files=summary.files + other.files,
+        added=summary.added + other.added,
+        updated=summary.updated + other.updated,
+        removed=summary.removed + other.removed,
+        kept=summary.kept + other.kept,
     )

@@ -38,12 +38,16 @@ def find_switch(name: str) -> Switch:
     if name in packs():
         return Switch(name)
     known = [Switch(pack, short_id(rule, pack)) for pack in packs() for rule in load_pack(pack).rules]
-    found = [one for one in known if name in (one.name, one.rule)]
+    found = [candidate for candidate in known if name in (candidate.name, candidate.rule)]
     if len(found) == 1:
         return found[0]
     if found:
-        raise NotFound(f"several packs have a rule {name!r}: {', '.join(one.name for one in found)}; name the pack too")
-    hint = suggestion(name, [*packs(), *(one.name for one in known), *(one.rule for one in known)])
+        raise NotFound(
+            f"several packs have a rule {name!r}: {', '.join(candidate.name for candidate in found)}; name the pack too"
+        )
+    hint = suggestion(
+        name, [*packs(), *(candidate.name for candidate in known), *(candidate.rule for candidate in known)]
+    )
     raise NotFound(f"no guard pack or rule is called {name!r}; {hint or 'see `fleethook guards list`'}")
 
 
@@ -72,14 +76,14 @@ def set_switched(file: HookFile, switch: Switch, on: bool) -> HookFile:
 def file_switched(path: Path, layer: Layer, switch: Switch, on: bool) -> Edited:
     """A hook file with a pack or a rule enabled or disabled; the rest of the text, comments too, stays as it is.
 
-    The text is unchanged if it says so already. Raises ConfigError for a rule whose pack is disabled, and if the file
+    The text is unchanged if it has this setting already. Raises ConfigError for a rule whose pack is disabled, and if the file
     cannot be edited.
     """
     before = read_file(path) if path.exists() else ""
     old = parse_hook_file(before, layer, file=str(path))
     after = _text_switched(before, str(path), old.guards.get(switch.pack), switch, on)
     read = parse_hook_file(after, layer, file=str(path))
-    known = {(one.path, one.message) for one in old.problems}
+    known = {(candidate.path, candidate.message) for candidate in old.problems}
     for problem in read.problems:
         if (problem.path, problem.message) not in known:
             raise problem
@@ -87,7 +91,7 @@ def file_switched(path: Path, layer: Layer, switch: Switch, on: bool) -> Edited:
 
 
 def _switched(settings: GuardSettings | None, switch: Switch, on: bool, where: str) -> GuardSettings | None:
-    """The settings after the change; None if a pack is to be disabled that has no settings."""
+    """The settings after the change; None for disabling a pack that has no settings."""
     if not switch.rule:
         if settings is None:
             return GuardSettings() if on else None
@@ -97,7 +101,7 @@ def _switched(settings: GuardSettings | None, switch: Switch, on: bool, where: s
             f"the pack {switch.pack!r} is not enabled in {where}, so its rules cannot be enabled or disabled there",
             hint=f"`fleethook guards enable {switch.pack}` enables it; `fleethook guards list` shows what is enabled where",
         )
-    rest = tuple(one for one in settings.disable if one not in (switch.rule, switch.name))
+    rest = tuple(candidate for candidate in settings.disable if candidate not in (switch.rule, switch.name))
     return msgspec.structs.replace(settings, disable=rest if on else (*rest, switch.rule))
 
 
@@ -128,13 +132,13 @@ def _item_switched(text: str, file: str, listed: list[Any], switch: Switch, on: 
     path = ("guards", switch.pack, "disable")
     if not on:
         return with_item(text, file, path, switch.rule)
-    for number in reversed([at for at, one in enumerate(listed) if one in (switch.rule, switch.name)]):
+    for number in reversed([at for at, candidate in enumerate(listed) if candidate in (switch.rule, switch.name)]):
         text = without_item(text, file, path, number)
     return text
 
 
 def _mapping(raw: dict[str, Any], wanted: GuardSettings) -> dict[str, Any]:
-    """The mapping as it was written, updated to the settings; empty if it then has no key left."""
+    """The mapping in the file, updated to the settings; empty if no key is left."""
     changed = dict(raw)
     if changed.get("enabled", True) != wanted.enabled:
         changed["enabled"] = wanted.enabled

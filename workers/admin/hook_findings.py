@@ -1,4 +1,4 @@
-"""Likely mistakes in valid hooks: programs that do not exist, and fields that none of the hook's events has.
+"""Finds likely mistakes in valid hooks: programs that do not exist, and fields that none of the hook's events has.
 
 Each finding is a warning with its file and line; the hook stays in force.
 """
@@ -61,7 +61,7 @@ def _error(place: tuple[str, int, int], message: str, hint: str) -> ConfigError:
 
 
 def _place(entry: Hook | Endpoint, key: str, documents: dict[str, Document | None]) -> tuple[str, int, int]:
-    """File, line and column of an entry's key; in files other than fleethook.yaml the entry's line, and column 0."""
+    """File, line and column of an entry's key; in files other than fleethook.yaml the line of the entry, and column 0."""
     file, _, text = entry.origin.rpartition(":")
     line = int(text) if text.isdigit() else 0
     if file not in documents:
@@ -95,7 +95,7 @@ def _program_findings(hook: Hook, folder: str) -> Iterator[tuple[str, str]]:
 
 
 def _field_findings(entry: Hook | Endpoint, patterns: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Findings on the fields in a `when:` that no event has that the entry's patterns match."""
+    """Findings on fields in `when:` that no event that the entry's patterns match has."""
     if not entry.when:
         return
     text = _STRING.sub('""', _INDEXED.sub(r".\1", entry.when))

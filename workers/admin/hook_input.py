@@ -1,4 +1,4 @@
-"""What a command hook reads for an event: stdin, environment, command line and directory, by the functions that run it."""
+"""The input of a command hook for an event: stdin, environment, command line and directory, by the code that runs it."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ class HookInput(NamedTuple):
 
 
 def command_hooks(event: Event, verdict: Verdict | None, hooks: HookSet) -> list[Hook]:
-    """The command hooks that the event meets: those that the agent waits for, then those in the background."""
+    """The command hooks that fit the event: first the blocking ones, then the background ones."""
     fitting = (*hooks.blocking(event), *hooks.background(event, verdict))
     return list({hook.id: hook for hook in fitting if hook.kind == "command"}.values())
 
 
 def hook_inputs(hook: Hook, event: Event, asked: int) -> list[HookInput]:
-    """One for each time that the command is started: once, or once per file for hooks of other systems.
+    """The input of each start of the command: one start, or one per file for hooks of other systems.
 
-    `asked` is when the request was added (0: it was no request): hooks that an agent waits for get that time, and those in the
-    background the time of the event that was recorded afterwards. TypeError or ValueError where the event cannot be
-    written as the hook's dialect wants it.
+    `asked` is when the request was added (0: it was no request). Blocking hooks get this time, and background hooks the
+    time at which the event was recorded afterwards. Raises TypeError or ValueError if the event cannot be written in the
+    format of the hook's dialect.
     """
     if hook.blocking and asked:
         event = msgspec.structs.replace(event, time=asked)
@@ -47,15 +47,15 @@ def hook_inputs(hook: Hook, event: Event, asked: int) -> list[HookInput]:
 
 
 def recorded_part(hook: Hook, verdict: Verdict | None) -> Part | None:
-    """What the verdict says of the hook; None if it has no part in it, as hooks in the background."""
+    """The part of the hook in the verdict; None if it has none, like background hooks."""
     parts = verdict.parts if verdict is not None else ()
     return next((part for part in parts if part.hook == hook.id), None)
 
 
 def _input(hook: Hook, call: Event) -> HookInput:
     env = command_env(hook, call)
-    own = {*hook.env, *find_hooks(hook.dialect).variables(hook, call)}
-    inherited = frozenset(name for name in base_env(hook.env_pass) if name in env and name not in own)
+    hook_variables = {*hook.env, *find_hooks(hook.dialect).variables(hook, call)}
+    inherited = frozenset(name for name in base_env(hook.env_pass) if name in env and name not in hook_variables)
     return HookInput(
         hook=hook,
         stdin=find_hooks(hook.dialect).stdin(hook, call),

@@ -1,4 +1,4 @@
-"""Runs the tests of a hook file without a server: its real hooks judge each event, commands and requests included."""
+"""Runs the tests of a hook file without a server: all its hooks run for each event, commands and HTTP requests too."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workers.admin.dry_run import hooks_of, open_judge
 
 
 class HookTestResult(NamedTuple):
-    """What came of one test; `failures` is empty where it passed."""
+    """The result of one test; `failures` is empty if it passed."""
 
     test: HookTest
     verdict: Verdict
@@ -25,21 +25,21 @@ class HookTestResult(NamedTuple):
 
     @property
     def passed(self) -> bool:
-        """Whether everything came as it was expected."""
+        """Whether every expectation was met."""
         return not self.failures
 
     @property
     def came(self) -> str:
-        """What the hooks said, and which of them."""
+        """The verdict in words."""
         return said_by(self.verdict)
 
 
 async def run_tests(
     file: HookFile, tests: Sequence[HookTest], *, seconds: float, policy: Policy
 ) -> AsyncIterator[HookTestResult]:
-    """The results of the tests in order, each as soon as it is there.
+    """The results of the tests in order, each as soon as it is known.
 
-    `seconds` is the budget of one event, and `policy` answers for hooks that fail and say nothing of that.
+    `seconds` is the budget of one event; `policy` is the failure policy for hooks without one.
     """
     async with open_judge(hooks_of(file), effects=True, seconds=seconds, policy=policy) as judge:
         for test in tests:

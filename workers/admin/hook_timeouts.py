@@ -1,4 +1,4 @@
-"""How long a hook may really take: the time that it declares, but no longer than an agent installed here waits (B6)."""
+"""How long a hook may really take: its declared timeout, cut to the time that the agents installed here wait (B6)."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ Granted = Mapping[str, Mapping[str, float]]
 
 
 def granted_here(places: Directories) -> Granted:
-    """How long the agents that are installed here wait for hooks, for each event for which they wait."""
+    """How long each agent that is installed here waits for hooks, by event type."""
     found: dict[str, Mapping[str, float]] = {}
     for agent in NAMES:
-        with contextlib.suppress(ConfigError):  # it is not installed, or `doctor` says what is wrong
+        with contextlib.suppress(ConfigError):  # it is not installed, or `doctor` reports what is wrong
             lines = read_answer_file(places.answer_file(agent)).events
             found[agent] = _by_type(agent, lines)
     return found
 
 
 def declared(hook: Hook) -> float | None:
-    """Seconds that a hook gets if the agent waits as long as the bus allows; None for a rule, which has its own limit."""
+    """The seconds that a hook gets from an agent that waits as long as the bus allows; None for a rule."""
     return None if hook.kind == "rule" else min(hook.timeout, MOST_BUDGET_MS / 1000)
 
 
 def effective(hook: Hook, granted: Granted) -> dict[str, float]:
-    """Seconds that a hook gets by agent, the least over its events; empty if no agent waits for it."""
+    """The seconds that a hook gets from each agent, the least of its events; empty if no agent waits for it."""
     most = declared(hook)
     if most is None or not hook.blocking:
         return {}

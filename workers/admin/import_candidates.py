@@ -24,8 +24,8 @@ class ImportCandidate(NamedTuple):
 
 
 def found_here(cwd: Path, imports: Iterable[Imported] = ()) -> tuple[ImportCandidate, ...]:
-    """The hook files in the usual places of this user and of the project around `cwd`; their content is not read."""
-    known = {os.path.realpath(one.path): one.origin for one in imports if one.enabled}
+    """The hook files at the usual paths of this user and of the project around `cwd`; their content is not read."""
+    known = {os.path.realpath(known_file.path): known_file.origin for known_file in imports if known_file.enabled}
     return tuple(
         ImportCandidate(dialect, path, _importer(path, known)) for dialect, path in dict.fromkeys(_places(cwd))
     )
@@ -36,9 +36,9 @@ def _places(cwd: Path) -> Iterator[tuple[str, Path]]:
     yield from (("forge", path) for path in forge_files(cwd))
     gobby = Path.home() / ".gobby"
     yield from (("gobby", path) for path in existing(gobby / name for name in _GOBBY))
-    yield from ((one.dialect, one.path) for one in locations(forge_project_root(cwd)))
+    yield from ((known_file.dialect, known_file.path) for known_file in locations(forge_project_root(cwd)))
 
 
 def _importer(path: Path, known: dict[str, str]) -> str:
     real = Path(os.path.realpath(path))
-    return next((known[str(one)] for one in (real, *real.parents) if str(one) in known), "")
+    return next((known[str(known_file)] for known_file in (real, *real.parents) if str(known_file) in known), "")

@@ -1,6 +1,6 @@
 """The files and folders that Fleethook keeps on this machine, for `fleethook uninstall --purge`.
 
-A folder is removed as a whole only if no other program writes into it: FLEETHOOK_HOME may be a folder with other files.
+A whole folder is listed only if no other program writes into it, because FLEETHOOK_HOME may hold other files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Results of hook tests as JUnit XML, as CI systems read it; secrets are redacted."""
+"""Results of hook tests as JUnit XML for CI systems; secrets are redacted."""
 
 from __future__ import annotations
 

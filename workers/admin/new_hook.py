@@ -1,4 +1,4 @@
-"""A new hook with its tests, and the script of a command: working text to begin with, for `hooks new`."""
+"""Generates a new hook with its tests, and the script of a command, for `hooks new`; the user edits them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ HookKind = Literal["rule", "command", "python", "http"]
 KINDS: Final[tuple[HookKind, ...]] = get_args(HookKind)
 
 _FILES: Final = ("write", "edit", "read", "notebook_edit")
-"""Tools about a file: their example looks at the path, that of `bash` at the command."""
+"""Tools that take a file: their example checks the path, and that of `bash` the command."""
 
 _TYPE: Final = re.compile(r"[a-z_]+(?::[A-Za-z_]+)+")
 
 
 class NewHook(NamedTuple):
-    """A hook to be written: YAML of its entry and of each test, and the script where it has one."""
+    """A hook to be written: the YAML of its entry and of each test, and its script, if any, with the text."""
 
     name: str
     entry: str
@@ -40,17 +40,17 @@ class NewHook(NamedTuple):
 
 
 class Example(NamedTuple):
-    """What a new hook looks at in events of one kind, and the events of its tests.
+    """What a new hook checks in events of one type, and the events of its tests.
 
-    The hook's name is part of it, so that no other hook of the file decides in its tests.
+    The checked text contains the hook's name, so that no other hook of the file decides in its tests.
     """
 
     when: str
     """The condition in CEL."""
     rule: str
-    """The same as a condition of rules, as YAML; empty where rules have none and `when` is used."""
+    """The same as a rule's condition in YAML; empty if rules have no such condition and `when` is used."""
     text: str
-    """What a script looks for in the event's JSON; empty where it has no opinion."""
+    """The text that a script searches in the event's JSON; empty if the script never denies."""
     stopped: str
     """The event of the test that is denied, in the fields of tests."""
     allowed: str
@@ -68,9 +68,9 @@ def check_name(name: str) -> None:
 
 
 def new_hook(name: str, kind: HookKind, on: str, *, file: Path, url: str = "") -> NewHook:
-    """A hook of this kind at this event, for a hook file; `url` is an http hook's.
+    """A hook of this kind for this event and hook file; `url` is for an http hook.
 
-    PatternError for an event that does not exist, or for several events.
+    Raises PatternError for an event that does not exist, or for several events.
     """
     check_name(name)
     example = _example(name, on)
@@ -99,7 +99,7 @@ def new_hook(name: str, kind: HookKind, on: str, *, file: Path, url: str = "") -
 
 
 def with_hook(text: str, file: str, hook: NewHook) -> str:
-    """The text of a hook file with the hook and its tests; comments and order stay. ConfigError where it is edited by hand."""
+    """A hook file's text with the hook and its tests added; the rest stays. Raises ConfigError if it cannot be edited."""
     text = with_entry(text, file, "hooks", _plain(hook.entry), hook.entry)
     for test in hook.tests:
         text = with_entry(text, file, "tests", _plain(test), test)
@@ -107,7 +107,7 @@ def with_hook(text: str, file: str, hook: NewHook) -> str:
 
 
 def write_hook(file: Path, text: str, hook: NewHook) -> None:
-    """Write the script, executable, and then the hook file. Never overwrites a script: ConfigError."""
+    """Write the executable script, and then the hook file. Raises ConfigError rather than overwrite a script."""
     if hook.script is not None:
         _write_script(hook.script, hook.text)
     try:
@@ -119,7 +119,7 @@ def write_hook(file: Path, text: str, hook: NewHook) -> None:
 
 
 def refuse_existing(file: Path, hook: NewHook) -> None:
-    """Raise ConfigError where the file has a hook or test of that name, or the script is there already."""
+    """Raise ConfigError if the file already has a hook or test of that name, or the script exists."""
     text = read_file(file) if file.exists() else ""
     value = loads(text, file=str(file)).value
     for key, field, names in (
@@ -144,7 +144,7 @@ def _write_script(path: Path, text: str) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o700)
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
             stream.write(text)
-            # Executable for all who may read it by this user's mask, as a script that is checked out of a repository.
+            # Executable for every user who may read it by this user's umask, like a script from a repository.
             mask = os.umask(0)
             os.umask(mask)
             os.fchmod(stream.fileno(), 0o777 & ~mask | stat.S_IRWXU)
@@ -153,7 +153,7 @@ def _write_script(path: Path, text: str) -> None:
 
 
 def _command(script: Path, file: Path) -> str:
-    """How the hook names its script: from the top of the repository where the file is there, else by its whole path.
+    """The command that starts the script: by a path from the repository's top if the file is there, else by its whole path.
 
     Commands run in the agent's folder, which may be below the project's.
     """
@@ -165,7 +165,7 @@ def _command(script: Path, file: Path) -> str:
 
 
 def _parsed(on: str) -> tuple[str, str]:
-    """The type and the tool that an event's name says; PatternError where it names none, or several."""
+    """The type and the tool in an event's name; raises PatternError if it names none, or several."""
     agent, native = native_event(on)
     if agent:
         return find(agent).capabilities[native].type, ""
@@ -254,12 +254,12 @@ event = json.load(sys.stdin)
 
 
 def _type_text(on: str) -> str:
-    """An event type as YAML; it needs no quotes, although `flow` is careful with colons."""
+    """An event type as YAML, without the quotes that `flow` would add because of the colons."""
     return on if _TYPE.fullmatch(on) else flow(on)
 
 
 def _quoted(text: str) -> str:
-    """A text in single quotes where it needs quotes: it has double ones in it."""
+    """A text as YAML; if it needs quotes, in single ones where possible, since such texts often contain double ones."""
     plain = flow(text)
     return f"'{text}'" if plain.startswith('"') and "'" not in text and text.isprintable() else plain
 
@@ -269,7 +269,7 @@ def _indented(block: str) -> str:
 
 
 def _plain(block: str) -> dict[str, Any]:
-    """The entry that a block of YAML with one item is."""
+    """The entry in a block of YAML that is a list of one item."""
     value: Any = loads(block).value
     entry: dict[str, Any] = value[0]
     return entry

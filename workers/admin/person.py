@@ -1,6 +1,6 @@
 """The check before commands that weaken the guards: a person may run them, an agent may not.
 
-It stops mistakes and bad advice. A program that fakes a terminal and types the word gets through (see docs/security.md).
+It stops mistakes and bad advice. It does not stop a program that fakes a terminal and types the word (docs/security.md).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bus.errors import FleethookError
 from bus.system.calling_agent import CallingAgent, calling_agent
 
 TEST_VARIABLE: Final = "FLEETHOOK_TEST_CONFIRMS"
-"""For tests: `1` counts as a person's confirmation, but only for folders and servers below a temporary folder."""
+"""For tests: `1` counts as a person's confirmation, but only if all folders and the server are in a temporary folder."""
 
 WORD: Final = "confirm"
 WAIT_SECONDS: Final = 120.0
@@ -35,8 +35,8 @@ def require_person(
 ) -> CallingAgent | None:
     """Raise PersonNeeded if an agent runs `command` and no person confirms it by typing a word on the terminal.
 
-    Returns the agent below which a person confirmed it; None if no agent runs it. `touched` are the folders and files that
-    the command changes, `server` is its Redis URL: TEST_VARIABLE works only if all of them are temporary.
+    Returns the agent that runs it with a person's confirmation; None if no agent runs it. `touched` are the folders and
+    files that the command changes, `server` is its Redis URL: TEST_VARIABLE works only if all of them are temporary.
     """
     environ = os.environ if environ is None else environ
     agent = calling_agent(environ)

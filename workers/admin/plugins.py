@@ -39,13 +39,17 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 def plugins(layers: Iterable[Layered]) -> list[Listed]:
     """Every plugin of the layers, in order; only the names for published sets, whose files are on another machine."""
     found: list[Listed] = []
-    for one in layers:
-        if one.file.imports:
-            found += [plugin for imported in one.file.imports for plugin in _of(imported, one.file, one.layer)]
-        else:
-            counted = Counter((hook.plugin, hook.dialect) for hook in one.file.hooks if hook.plugin and hook.enabled)
+    for contents in layers:
+        if contents.file.imports:
             found += [
-                Listed(name=name, dialect=dialect, layer=one.layer, hooks=count)
+                plugin for imported in contents.file.imports for plugin in _of(imported, contents.file, contents.layer)
+            ]
+        else:
+            counted = Counter(
+                (hook.plugin, hook.dialect) for hook in contents.file.hooks if hook.plugin and hook.enabled
+            )
+            found += [
+                Listed(name=name, dialect=dialect, layer=contents.layer, hooks=count)
                 for (name, dialect), count in counted.items()
             ]
     return found
@@ -83,22 +87,22 @@ def _folders(path: Path, counted: Counter[str], imported: Imported, layer: str) 
             why = "it is a link that leads out of the project's plugins, so it is not read"
             yield Listed(name=folder.name, dialect=dialect, layer=layer, enabled=False, origin=str(folder), problem=why)
             continue
-        one = claude_plugins.plugin_contents(folder, single_files=dialect == "ion")
+        contents = claude_plugins.plugin_contents(folder, single_files=dialect == "ion")
         # The problems of its hooks are reported with the hook files.
         known_problems = {str(problem) for problem in claude_plugins.plugin_contents(folder, hooks_only=True).problems}
-        more = [text for problem in one.problems if (text := str(problem)) not in known_problems]
+        more = [text for problem in contents.problems if (text := str(problem)) not in known_problems]
         yield Listed(
-            name=one.name,
+            name=contents.name,
             dialect=dialect,
             layer=layer,
-            hooks=counted[one.name],
-            version=one.version,
-            description=one.description,
-            origin=one.root,
-            commands=tuple(item.name for item in one.commands),
-            skills=tuple(item.name for item in one.skills),
-            agents=tuple(item.name for item in one.agents),
-            mcp_servers=tuple(server.name for server in one.mcp_servers),
+            hooks=counted[contents.name],
+            version=contents.version,
+            description=contents.description,
+            origin=contents.root,
+            commands=tuple(item.name for item in contents.commands),
+            skills=tuple(item.name for item in contents.skills),
+            agents=tuple(item.name for item in contents.agents),
+            mcp_servers=tuple(server.name for server in contents.mcp_servers),
             problem="; ".join(more),
         )
 

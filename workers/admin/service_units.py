@@ -13,7 +13,7 @@ MARK: Final = "Written by `fleethook service install`"
 """Every file that we write contains this text, so that an uninstall touches no other file."""
 
 DRAIN_SECONDS: Final = 30
-"""Seconds that a process has to finish its work, before the service manager kills it."""
+"""How long a process may take to finish its work (seconds), before the service manager kills it."""
 
 RETRY_SECONDS: Final = 5
 """Seconds before a process that failed is started again."""
@@ -44,8 +44,8 @@ def environment_text(variables: Mapping[str, str], before: str = "") -> str:
 def systemd_unit(process: str, command: Sequence[str], environment: str, *, user: str = "") -> str:
     """The unit of one process (`up` or a worker type): a system unit that runs as `user`, or a user unit without it."""
     network = ("Wants=network-online.target", "After=network-online.target") if user else ()
-    # Hook commands may need what these options take away, so a user unit does without them.
-    walls = (f"User={user}", "NoNewPrivileges=yes", "ProtectSystem=full", "WorkingDirectory=~") if user else ()
+    # Hook commands may need the rights that these options remove, so a user unit does not have them.
+    restrictions = (f"User={user}", "NoNewPrivileges=yes", "ProtectSystem=full", "WorkingDirectory=~") if user else ()
     lines = (
         f"# {MARK}; `fleethook service uninstall` removes it.",
         "[Unit]",
@@ -63,7 +63,7 @@ def systemd_unit(process: str, command: Sequence[str], environment: str, *, user
         "KillMode=mixed",
         f"TimeoutStopSec={DRAIN_SECONDS}",
         "UMask=0077",
-        *walls,
+        *restrictions,
         "",
         "[Install]",
         f"WantedBy={'multi-user' if user else 'default'}.target",

@@ -1,4 +1,4 @@
-"""The services of this machine: the files and commands of `fleethook service`, and the files that it wrote before."""
+"""Plans and applies `fleethook service`: the service files of this machine, and the service manager's commands."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ServiceFile(NamedTuple):
 
 
 class ServicePlan(NamedTuple):
-    """Files to write or remove, the manager's commands to run before and after that, and steps left to a person."""
+    """Files to write or remove, the manager's commands to run before and after that, and steps for a person."""
 
     files: tuple[ServiceFile, ...]
     before: tuple[tuple[str, ...], ...] = ()
@@ -168,7 +168,7 @@ def plan_services(
 
 
 def plan_removal(manager: ServiceManager, processes: Sequence[str] = ()) -> ServicePlan:
-    """What an uninstall stops and removes: the named processes, else all; with the last one the environment file, too."""
+    """The plan of an uninstall: stops and removes the named processes, or all; with the last one also the environment file."""
     there = installed_services(manager)
     going = [process for process in there if not processes or process in processes]
     if not going:

@@ -1,4 +1,4 @@
-"""Checks a URL against the address policy and explains the result, before it is written and on the command line (G-20)."""
+"""Checks a URL against the address policy and explains the result, for `webhooks check` and before a URL is written (G-20)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class UrlCheck(NamedTuple):
     unresolved: bool = False
     """Whether it was refused only because its name cannot be resolved here and now."""
     place: str = ""
-    """The entry for the allow list that would allow it, `host:port`; empty if the URL cannot be parsed."""
+    """The allow-list entry that would allow it, `host:port`; empty if the URL cannot be parsed."""
 
 
 def look(url: str, policy: AddressPolicy, names: Mapping[str, Sequence[str]], proxy: str = "") -> UrlCheck:
-    """Check a URL as a carrier does; `names` gives the addresses of host names (lower case), others are resolved.
+    """Check a URL as a carrier does; `names` has the addresses of host names (lower case), and other names are resolved.
 
     `proxy` is the value of `network.proxy`. Raises ProxyFailed if the environment names a proxy that cannot be used.
     """

@@ -57,7 +57,7 @@ class Wanted:
     """The options of a listener."""
 
     secrets: Sequence[str] = ()
-    """One of them must have signed each webhook; empty: signatures are not checked."""
+    """Each webhook must be signed with one of these secrets; empty: signatures are not checked."""
     forward: str = ""
     """The URL of a local service to forward to; if it has no path, the webhook's own path is added."""
     status: int = 204
@@ -69,7 +69,7 @@ class Wanted:
 
 
 class Listener:
-    """Takes webhooks between `open` and `close`; `done` is set when `count` of them have arrived."""
+    """Receives webhooks between `open` and `close`; `done` is set when `count` of them have arrived."""
 
     def __init__(self, wanted: Wanted) -> None:
         """Raises TargetRefused or ConfigError if webhooks cannot be forwarded to the URL at all."""
@@ -166,7 +166,7 @@ class Listener:
 
 
 def _answer(reply: Reply) -> tuple[web.Response, str]:
-    """Our answer, made of the local service's reply, and what went wrong if there was no reply."""
+    """Our answer, made from the local service's reply, and the reason if there was no reply."""
     from aiohttp import web
 
     if reply.error:
@@ -184,7 +184,7 @@ def _forwarded(headers: dict[str, str]) -> dict[str, str]:
 
 
 def _forward_url(url: str, path: str) -> str:
-    """The service's URL, with the webhook's path if it has none of its own."""
+    """The service's URL; if it has no path, with the webhook's path."""
     return url.rstrip("/") + path if urlsplit(url).path in {"", "/"} and not urlsplit(url).query else url
 
 

@@ -1,4 +1,4 @@
-"""Whether the worker processes of this machine (or container) are alive, for `fleethook worker --health`."""
+"""Checks whether the worker processes of this machine (or container) are alive, for `fleethook worker --health`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def worker_health(
 
     Evaluators, dispatchers, host workers and gateways are alive while they write a heartbeat; it ends 2 s after their loop
     hangs.
-    RQ's workers are alive while their connection, which ends with the process, and RQ's own heartbeat exist.
+    RQ's workers are alive while their connection exists, which ends with the process, and RQ's heartbeat is recent.
     """
     host = settings.host or host_name()
     return (

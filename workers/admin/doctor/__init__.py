@@ -1,6 +1,6 @@
 """The checks of `fleethook doctor`: whether hooks really run here, what is wrong, and how to repair it.
 
-`unknown` is a state of its own: what could not be seen is neither well nor ill.
+A check that could not be made has the state `unknown`, which is neither good nor bad.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     agent: str = ""
     """The agent that it is about; empty if it is about none."""
     brief: str = ""
-    """A few words on what is in order, for the line of its group."""
+    """For a check that is ok: a few words for the line of its group."""
     cause: str = ""
-    """The id of the failed check because of which this one could not be made; empty if it says something of its own."""
+    """The id of the failed check that kept this one from being made; empty if none did."""
 
 
 _LABELS: Final = {"machine": "This machine", "bus": "Bus", "fleet": "Fleet"}
@@ -64,7 +64,7 @@ def group_of(check: Check) -> str:
 
 
 def by_group(checks: Iterable[Check]) -> Mapping[str, list[Check]]:
-    """The checks by group: this machine, bus, fleet, then each agent in the order in which it was looked at."""
+    """The checks by group: this machine, bus, fleet, then each agent in the order of its checks."""
     groups: dict[str, list[Check]] = {group: [] for group in _LABELS}
     for check in checks:
         groups.setdefault(group_of(check), []).append(check)
@@ -72,5 +72,5 @@ def by_group(checks: Iterable[Check]) -> Mapping[str, list[Check]]:
 
 
 def label_of(group: str) -> str:
-    """What a group is called on a screen."""
+    """The name of a group on a screen."""
     return _LABELS.get(group) or (find(group).label if group in NAMES else group)

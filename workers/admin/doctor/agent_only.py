@@ -1,4 +1,4 @@
-"""A machine with agents and no bus: its hook commands reach the fleet's server with the rights of the role `shim`."""
+"""Checks of a machine with agents and no bus: its hook commands use the fleet's server with the rights of the role `shim`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _own_hooks(places: Directories) -> list[Check]:
     try:
         own, _ = own_hooks(config_file(places.config), places.trust_file, places.last_good)
     except ConfigError:
-        return []  # said already
+        return []  # another check reports it
     count = HostHooks(own.blocking).count
     if not count:
         return []
@@ -70,12 +70,12 @@ async def agent_checks_there(
     if live and away and here:
         text = f"{agent}: the canary was not sent, since the fleet's server is away"
         return [*found, Check(id=f"{agent}-live", status="unknown", what=text, agent=agent, cause="server")]
-    for one in here if live else ():
-        found += canary.live_checks(one, places, None, cwd, elsewhere=True)
+    for install in here if live else ():
+        found += canary.live_checks(install, places, None, cwd, elsewhere=True)
     return found
 
 
 def adapted(check: Check) -> Check:
-    """A check whose advice would start a bus of this machine's own, with the advice for a machine that has only agents."""
+    """A check with advice for a machine that has only agents, instead of advice to start a bus on this machine."""
     what = check.what.replace(START_HINT, "")
     return msgspec.structs.replace(check, what=what, fix=_FIX if "fleethook up" in check.fix else check.fix)

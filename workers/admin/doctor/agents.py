@@ -1,4 +1,4 @@
-"""Whether an agent's hooks are installed as they should be, and whether the agent will run them."""
+"""Checks whether an agent's hooks are installed correctly, and whether the agent will run them."""
 
 from __future__ import annotations
 
@@ -56,24 +56,24 @@ def agent_checks(agent: str, settings: Settings, places: Directories, cwd: Path)
     if not here:
         yield from _not_installed(program, places, cwd)
         return
-    for one in here:
-        closed = ", fail-closed" if one.closed else ""
-        text = f"{program.label}: {counted(len(one.commands), 'event')} in {one.path} ({one.scope}{closed})"
-        brief = f"{counted(len(one.commands), 'event')} ({one.scope}{closed})"
+    for install in here:
+        closed = ", fail-closed" if install.closed else ""
+        text = f"{program.label}: {counted(len(install.commands), 'event')} in {install.path} ({install.scope}{closed})"
+        brief = f"{counted(len(install.commands), 'event')} ({install.scope}{closed})"
         yield _check(agent, "installed", "ok", text, brief=brief)
-        yield from _current(one, settings, places, cwd)
-        yield from _timeouts(one, settings, places)
+        yield from _current(install, settings, places, cwd)
+        yield from _timeouts(install, settings, places)
     yield from _removed(program, places, cwd)
     yield from _effective(program, here, cwd)
-    for one in here:
-        for trouble in other_readers(agent, one.scope, where_is(project=cwd)):
+    for install in here:
+        for trouble in other_readers(agent, install.scope, where_is(project=cwd)):
             state: State = "warn" if trouble.sure else "unknown"
             yield _check(agent, "readers", state, trouble.what, fix=trouble.fix)
-    if program.closes_since and version and any(one.closed for one in here) and version < program.closes_since:
+    if program.closes_since and version and any(install.closed for install in here) and version < program.closes_since:
         since = ".".join(map(str, program.closes_since))
         text = f"{program.label} closes a gate after a timeout only since {since}; until then the tool call goes on"
         yield _check(agent, "closed", "warn", text, fix=f"use {program.label} {since} or newer")
-    yield _answers(agent, settings, places, closed=any(one.closed for one in here))
+    yield _answers(agent, settings, places, closed=any(install.closed for install in here))
 
 
 def _not_installed(program: Program, places: Directories, cwd: Path) -> Iterator[Check]:
@@ -93,18 +93,18 @@ def _not_installed(program: Program, places: Directories, cwd: Path) -> Iterator
 
 
 def _effective(program: Program, here: tuple[Installed, ...], cwd: Path) -> Iterator[Check]:
-    """Check for settings that disable hooks, and for hooks that the person still has to approve."""
+    """Check for settings that disable hooks, and for hooks that the user still has to approve in the agent."""
     where, agent = where_is(project=cwd), program.name
-    off: dict[InstallProblem, None] = {}
+    disabling: dict[InstallProblem, None] = {}
     untrusted: dict[InstallProblem, None] = {}
-    for one in here:
-        found = troubles(agent, one.scope, where, Path(one.path))
-        off |= dict.fromkeys(found[0])
+    for install in here:
+        found = troubles(agent, install.scope, where, Path(install.path))
+        disabling |= dict.fromkeys(found[0])
         untrusted |= dict.fromkeys(found[1])
-    for trouble in off:
+    for trouble in disabling:
         state: State = "fail" if trouble.sure else "warn"
         yield _check(agent, "effective", state, trouble.what, fix=trouble.fix)
-    if not off:
+    if not disabling:
         yield _check(agent, "effective", "ok", f"{program.label}: no settings layer switches hooks off")
     for trouble in untrusted:
         yield _check(agent, "trust", "fail" if trouble.sure else "warn", trouble.what, fix=trouble.fix)
@@ -123,7 +123,7 @@ def _said_version(program: Program) -> str:
     if found is None:
         return ""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        said = subprocess.run(
+        run = subprocess.run(
             [found, "--version"],
             capture_output=True,
             timeout=VERSION_SECONDS,
@@ -131,8 +131,8 @@ def _said_version(program: Program) -> str:
             text=True,
             stdin=subprocess.DEVNULL,
         )
-        if said.returncode == 0 and said.stdout.strip():
-            return said.stdout.strip().splitlines()[0]
+        if run.returncode == 0 and run.stdout.strip():
+            return run.stdout.strip().splitlines()[0]
     return ""
 
 
@@ -147,46 +147,54 @@ def _program(program: Program, version: tuple[int, ...], cwd: Path) -> Check:
     return _check(program.name, "program", "unknown", f"{program.label}: it does not say its version: {found}")
 
 
-def _current(one: Installed, settings: Settings, places: Directories, cwd: Path) -> Iterator[Check]:
-    fix = f"{INSTALL} {one.agent} --scope {one.scope}"
-    events = tuple(name for name in one.commands if name in find_dialect(one.agent).capabilities)
+def _current(install: Installed, settings: Settings, places: Directories, cwd: Path) -> Iterator[Check]:
+    fix = f"{INSTALL} {install.agent} --scope {install.scope}"
+    events = tuple(name for name in install.commands if name in find_dialect(install.agent).capabilities)
     try:
         change = plan(
-            one.agent, one.scope, places, closed=one.closed, events=events, project=cwd, budget=settings.budget
+            install.agent,
+            install.scope,
+            places,
+            closed=install.closed,
+            events=events,
+            project=cwd,
+            budget=settings.budget,
         )
     except ConfigError as error:
-        yield _check(one.agent, "commands", "fail", _place_and_message(error), fix=f"correct the file, then `{fix}`")
+        yield _check(
+            install.agent, "commands", "fail", _place_and_message(error), fix=f"correct the file, then `{fix}`"
+        )
         return
     if change.changes:
-        text = f"{one.agent}: the hooks in {one.path} are not those that this fleethook writes"
-        yield _check(one.agent, "commands", "warn", text, fix=fix, repair=True)
+        text = f"{install.agent}: the hooks in {install.path} are not those that this fleethook writes"
+        yield _check(install.agent, "commands", "warn", text, fix=fix, repair=True)
     else:
-        yield _check(one.agent, "commands", "ok", f"{one.agent}: the hooks are those of this fleethook")
+        yield _check(install.agent, "commands", "ok", f"{install.agent}: the hooks are those of this fleethook")
 
 
-def _timeouts(one: Installed, settings: Settings, places: Directories) -> Iterator[Check]:
-    """Whether the agent waits longer than the hook command takes; a number in the wrong unit shows here."""
-    dialect, short, older = find_dialect(one.agent), [], []
-    for event, seconds in one.seconds.items():
+def _timeouts(install: Installed, settings: Settings, places: Directories) -> Iterator[Check]:
+    """Check whether the agent waits longer than the hook command may take; this also finds a timeout in the wrong unit."""
+    dialect, short, older = find_dialect(install.agent), [], []
+    for event, seconds in install.seconds.items():
         can = dialect.capabilities.get(event)
         if can is None:
             continue
-        given = f"{event} {_in_its_unit(can, seconds)}"
-        if seconds * 1000 <= _longest_ms(one.agent, event, can, settings, places):
-            short.append(given)
-        elif seconds < granted_timeout(one.agent, can, settings.budget):
-            older.append(given)
+        event_time = f"{event} {_in_its_unit(can, seconds)}"
+        if seconds * 1000 <= _longest_ms(install.agent, event, can, settings, places):
+            short.append(event_time)
+        elif seconds < granted_timeout(install.agent, can, settings.budget):
+            older.append(event_time)
     if short:
-        text = f"{one.agent}: {one.path} gives hooks less time than they take to answer: {_some(short)}"
+        text = f"{install.agent}: {install.path} gives hooks less time than they take to answer: {_some(short)}"
     elif older:
-        text = f"{one.agent}: {one.path} gives slow hooks less time than this fleethook's install does: {_some(older)}"
-    elif one.seconds:
-        text = f"{one.agent}: it gives every hook more time than that takes to answer"
+        text = f"{install.agent}: {install.path} gives slow hooks less time than this fleethook's install does: {_some(older)}"
+    elif install.seconds:
+        text = f"{install.agent}: it gives every hook more time than that takes to answer"
     else:
         return
     status: State = "fail" if short else "warn" if older else "ok"
-    fix = f"{INSTALL} {one.agent} --scope {one.scope}" if short or older else ""
-    yield _check(one.agent, "timeouts", status, text, fix=fix, repair=bool(fix))
+    fix = f"{INSTALL} {install.agent} --scope {install.scope}" if short or older else ""
+    yield _check(install.agent, "timeouts", status, text, fix=fix, repair=bool(fix))
 
 
 def _removed(program: Program, places: Directories, cwd: Path) -> Iterator[Check]:
@@ -212,7 +220,7 @@ def _in_its_unit(can: Capability, seconds: float) -> str:
 
 
 def _place_and_message(error: ConfigError) -> str:
-    """What is wrong and where, without the error's hint, because a check has its own advice."""
+    """The error's place and message without its hint, because a check has its own advice."""
     return str(error).removesuffix(f"; {error.hint}")
 
 
@@ -221,7 +229,7 @@ def _some(found: list[str]) -> str:
 
 
 def _longest_ms(agent: str, event: str, can: Capability, settings: Settings, places: Directories) -> int:
-    """The longest time that the hook command takes, by its answer file, else by the one that an install would write."""
+    """The longest time that the hook command may take, by its answer file, else by the file that an install would write."""
     with contextlib.suppress(ConfigError):
         for line in read_answer_file(places.answer_file(agent)).events:
             if line.name == event:

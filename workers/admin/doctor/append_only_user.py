@@ -1,4 +1,4 @@
-"""Whether the server can read its own append-only file again: it does so as its user `default`."""
+"""Checks whether the server can load its append-only file, which it does as its user `default`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def append_only_user_check(connections: Connections) -> Check:
 
 
 def _rules_of_user(reply: Any) -> frozenset[str] | None:
-    """The flags, commands and keys of ACL GETUSER, which Redis 6.2 and 7 write in other ways; None if it is refused."""
+    """The flags, commands and keys of ACL GETUSER, which Redis 6.2 and 7 write differently; None if it is refused."""
     if not isinstance(reply, list):
         return None
     fields = dict(zip(reply[::2], reply[1::2], strict=False))

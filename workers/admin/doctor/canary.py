@@ -1,7 +1,7 @@
-"""A canary: a dangerous tool call that no agent makes, sent as the agent would send it, which must come back denied.
+"""Sends a canary: a dangerous tool call, sent as the agent would send it, which must be denied.
 
-It goes through the installed command itself, started as the agent starts it; the answer counts only in the form in
-which that agent would have stopped.
+The installed hook command is started as the agent starts it, and its answer is read as the agent reads it, so a denial
+counts only if that agent would have stopped.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class CanaryResult(NamedTuple):
 
 
 def made(agent: str, cwd: Path) -> Canary:
-    """The call as this agent sends it, with a session that marks it as ours."""
+    """The canary call as this agent sends it, with a random session id."""
     return find(agent).canary(cwd, os.urandom(4).hex(), COMMAND)
 
 
@@ -78,14 +78,14 @@ def guard_check(verdict: Verdict | None, *, away: bool = False) -> Check:
     return Check(id="guards", status="warn", what=f"no rule in force minds `{COMMAND}`", fix=_GUARD)
 
 
-def send(one: Installed, canary: Canary, cwd: Path) -> CanaryResult:
+def send(install: Installed, canary: Canary, cwd: Path) -> CanaryResult:
     """Run the installed command as the agent does: in the project, without Fleethook's variables."""
-    program = find(one.agent)
+    program = find(install.agent)
     env = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
     began = time.monotonic()
     try:
         done = subprocess.run(
-            program.runs(Path(one.path), one.commands[canary.event]),
+            program.runs(Path(install.path), install.commands[canary.event]),
             input=json.dumps(canary.payload),
             capture_output=True,
             timeout=SECONDS,
@@ -102,68 +102,76 @@ def send(one: Installed, canary: Canary, cwd: Path) -> CanaryResult:
 
 
 def live_checks(
-    one: Installed, places: Directories, verdict: Verdict | None, cwd: Path, *, elsewhere: bool = False
+    install: Installed, places: Directories, verdict: Verdict | None, cwd: Path, *, elsewhere: bool = False
 ) -> Iterator[Check]:
     """Send the canary through the exact commands in the agent's settings.
 
-    `elsewhere` where the rules are the fleet's and cannot be seen from here: then a deny or an ask is the proof.
+    `elsewhere` is for a machine that cannot read the fleet's rules: there a deny or an ask is the proof.
     """
-    canary = made(one.agent, cwd)
-    if canary.event not in one.commands:
-        text = f"{one.agent}: {canary.event} is not among the events of {one.path}"
-        fix = f"{INSTALL} {one.agent} --scope {one.scope}"
-        yield Check(id=f"{one.agent}-live", status="warn", what=text, fix=fix, agent=one.agent)
+    canary = made(install.agent, cwd)
+    if canary.event not in install.commands:
+        text = f"{install.agent}: {canary.event} is not among the events of {install.path}"
+        fix = f"{INSTALL} {install.agent} --scope {install.scope}"
+        yield Check(id=f"{install.agent}-live", status="warn", what=text, fix=fix, agent=install.agent)
         return
-    answer = send(one, canary, cwd)
-    fallback = _is_fallback(one, canary, answer, places)
+    answer = send(install, canary, cwd)
+    fallback = _is_fallback(install, canary, answer, places)
     if elsewhere and not fallback:
-        yield _judge_unseen(one, answer)
+        yield _judge_unseen(install, answer)
     else:
-        yield judge(one, answer, verdict, fallback=fallback)
+        yield judge(install, answer, verdict, fallback=fallback)
 
 
-def _judge_unseen(one: Installed, answer: CanaryResult) -> Check:
+def _judge_unseen(install: Installed, answer: CanaryResult) -> Check:
     """What an answer to the canary proves if the rules in force cannot be read."""
-    name, text = f"{one.agent}-live", f"{one.agent}: canary through {one.path}"
-    came = answer.understood.decision
-    if came in {"deny", "ask"}:
-        text = f"{text}: the fleet answered {came}, {answer.ms:.0f} ms end to end"
-        return Check(id=name, status="ok", what=text, agent=one.agent, brief=f"canary: {came} in {answer.ms:.0f} ms")
-    text = f"{text}: exit code {answer.ran.code} and {came or 'nothing'} came back: no guard of the fleet stopped it"
+    name, text = f"{install.agent}-live", f"{install.agent}: canary through {install.path}"
+    decision = answer.understood.decision
+    if decision in {"deny", "ask"}:
+        text = f"{text}: the fleet answered {decision}, {answer.ms:.0f} ms end to end"
+        return Check(
+            id=name, status="ok", what=text, agent=install.agent, brief=f"canary: {decision} in {answer.ms:.0f} ms"
+        )
+    text = (
+        f"{text}: exit code {answer.ran.code} and {decision or 'nothing'} came back: no guard of the fleet stopped it"
+    )
     fix = "on a machine of the fleet: `fleethook guards publish`"
-    return Check(id=name, status="warn", what=f"{text} {answer.ran.stderr[:200]}".rstrip(), fix=fix, agent=one.agent)
+    return Check(
+        id=name, status="warn", what=f"{text} {answer.ran.stderr[:200]}".rstrip(), fix=fix, agent=install.agent
+    )
 
 
-def judge(one: Installed, answer: CanaryResult, verdict: Verdict | None, *, fallback: bool = False) -> Check:
+def judge(install: Installed, answer: CanaryResult, verdict: Verdict | None, *, fallback: bool = False) -> Check:
     """What an answer to the canary proves if the rules in force here give `verdict`."""
-    name, said = f"{one.agent}-live", f"{one.agent}: canary through {one.path}"
-    wanted, came = verdict.decision if verdict is not None else "", answer.understood.decision
-    if wanted == "ask" and not _can_ask(one.agent):
+    name, intro = f"{install.agent}-live", f"{install.agent}: canary through {install.path}"
+    wanted, decision = verdict.decision if verdict is not None else "", answer.understood.decision
+    if wanted == "ask" and not _can_ask(install.agent):
         wanted = "deny"
     if fallback:
-        text = f"{said}: came back as {came or 'nothing'} by fallback: no verdict was given"
+        text = f"{intro}: came back as {decision or 'nothing'} by fallback: no verdict was given"
         fix = "`fleethook status` shows who is missing; `fleethook up`"
-        return Check(id=name, status="fail", what=text, fix=fix, agent=one.agent)
-    if wanted in {"deny", "ask"} and came == wanted:
-        text = f"{said}: {came} as expected, {answer.ms:.0f} ms end to end"
-        return Check(id=name, status="ok", what=text, agent=one.agent, brief=f"canary: {came} in {answer.ms:.0f} ms")
-    if came == "deny":
-        text = f"{said}: denied, though no rule in force here says so: {answer.understood.reason[:200]}"
+        return Check(id=name, status="fail", what=text, fix=fix, agent=install.agent)
+    if wanted in {"deny", "ask"} and decision == wanted:
+        text = f"{intro}: {decision} as expected, {answer.ms:.0f} ms end to end"
+        return Check(
+            id=name, status="ok", what=text, agent=install.agent, brief=f"canary: {decision} in {answer.ms:.0f} ms"
+        )
+    if decision == "deny":
+        text = f"{intro}: denied, though no rule in force here says so: {answer.understood.reason[:200]}"
         fix = "`fleethook tail` and `fleethook trace ID` show who did"
-        return Check(id=name, status="warn", what=text, fix=fix, agent=one.agent)
+        return Check(id=name, status="warn", what=text, fix=fix, agent=install.agent)
     if not wanted:
-        text = f"{said}: the hooks in force cannot be seen, and it came back as {came or 'nothing'}"
-        return Check(id=name, status="unknown", what=text, fix="fleethook up", agent=one.agent)
+        text = f"{intro}: the hooks in force cannot be seen, and it came back as {decision or 'nothing'}"
+        return Check(id=name, status="unknown", what=text, fix="fleethook up", agent=install.agent)
     if wanted not in {"deny", "ask"}:
-        text = f"{said}: nothing to prove, since no guard is on"
-        return Check(id=name, status="unknown", what=text, fix=_GUARD, agent=one.agent)
-    text = f"{said}: {wanted} was expected; exit code {answer.ran.code} and {came or 'nothing'} came back"
+        text = f"{intro}: nothing to prove, since no guard is on"
+        return Check(id=name, status="unknown", what=text, fix=_GUARD, agent=install.agent)
+    text = f"{intro}: {wanted} was expected; exit code {answer.ran.code} and {decision or 'nothing'} came back"
     return Check(
         id=name,
         status="fail",
         what=f"{text} {answer.ran.stderr[:200]}".rstrip(),
-        fix=f"`fleethook status` and the checks above; then `{INSTALL} {one.agent}`",
-        agent=one.agent,
+        fix=f"`fleethook status` and the checks above; then `{INSTALL} {install.agent}`",
+        agent=install.agent,
     )
 
 
@@ -173,18 +181,20 @@ def _can_ask(agent: str) -> bool:
     return can.ask or can.ask_else != "deny"
 
 
-def _is_fallback(one: Installed, canary: Canary, answer: CanaryResult, places: Directories) -> bool:
-    """Whether these are the words of the hook command's own fallback."""
+def _is_fallback(install: Installed, canary: Canary, answer: CanaryResult, places: Directories) -> bool:
+    """Whether this answer is the fallback that the hook command has in its answer file."""
     try:
-        lines = read_answer_file(places.answer_file(one.agent)).events
+        lines = read_answer_file(places.answer_file(install.agent)).events
         ready = next(line.fallback for line in lines if line.name == canary.event)
     except (ConfigError, StopIteration):
         return False
-    told = find(one.agent).understood(CommandRun(ready.exit_code, _text(ready.stdout), _text(ready.stderr)))
-    if told.decision:  # the words alone: a plugin hands on no more
-        return answer.understood == told
+    fallback_reading = find(install.agent).understood(
+        CommandRun(ready.exit_code, _text(ready.stdout), _text(ready.stderr))
+    )
+    if fallback_reading.decision:  # the words alone: a plugin hands on no more
+        return answer.understood == fallback_reading
     same = (answer.ran.code, answer.ran.stdout) == (ready.exit_code, _text(ready.stdout))
-    return same and ready[:3] != find_dialect(one.agent).render(canary.event, Verdict(decision="abstain"))[:3]
+    return same and ready[:3] != find_dialect(install.agent).render(canary.event, Verdict(decision="abstain"))[:3]
 
 
 def _text(raw: bytes) -> str:

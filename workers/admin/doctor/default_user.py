@@ -38,7 +38,7 @@ async def default_user_check(connections: Connections, keys: Keys) -> Check:
 
 
 async def _rights(stranger: Connections, keys: Keys) -> list[str]:
-    """Which of the most important commands are allowed; nothing is changed, because XADD has an id that no server takes."""
+    """Which of the most important commands are allowed. Nothing is changed, because XADD has an invalid id."""
     tried: tuple[tuple[str, Command], ...] = (
         ("add requests", ("XADD", keys("requests"), "NOMKSTREAM", "no-id", "a", "b")),
         ("read events", ("XLEN", keys("events"))),
@@ -65,7 +65,7 @@ async def _has_users(connections: Connections) -> bool:
 
 
 async def _on_network(connections: Connections) -> str:
-    """Where the server listens besides its unix socket; empty if nowhere."""
+    """Where the server listens besides its unix socket; empty if it listens nowhere else."""
     parts = urlsplit(connections.url)
     if parts.scheme != "unix":
         where = "this machine" if (parts.hostname or "") in LOCAL else str(parts.hostname)

@@ -57,16 +57,16 @@ def file_checks(settings: Settings, places: Directories, cwd: Path) -> Iterator[
         yield Check(
             id="modes", status="ok", what="what holds credentials is for this user alone", brief="private files"
         )
-    there = next(path for path in (places.data, *places.data.parents) if path.exists())
-    free = shutil.disk_usage(there).free
+    existing = next(path for path in (places.data, *places.data.parents) if path.exists())
+    free = shutil.disk_usage(existing).free
     if free < FREE_BYTES:
-        text = f"{free // 2**20} MiB are free at {there}: the server stops taking writes when the disk is full"
+        text = f"{free // 2**20} MiB are free at {existing}: the server stops taking writes when the disk is full"
         yield Check(id="disk", status="warn", what=text, fix="make room")
     rejected = rejections(places, cwd)
-    said = frozenset(one.problems[0] for one in rejected)
-    yield from _hook_file_checks(config_file(places.config), "user", said)
+    reported_elsewhere = frozenset(rejection.problems[0] for rejection in rejected)
+    yield from _hook_file_checks(config_file(places.config), "user", reported_elsewhere)
     project = project_file(cwd)
-    yield from _hook_file_checks(project, "project", said)
+    yield from _hook_file_checks(project, "project", reported_elsewhere)
     if project is not None and trusted_entry(project, places.trust_file) is None:
         yield Check(
             id="trust",
@@ -74,10 +74,10 @@ def file_checks(settings: Settings, places: Directories, cwd: Path) -> Iterator[
             what=f"{project} is not trusted: none of its hooks run",
             fix="read it, then `fleethook hooks trust`",
         )
-    for one in rejected:
-        verb = "untrust" if is_gone(one.file) else "trust"
-        fix = f"fleethook config check {one.file}" if one.layer == "user" else f"fleethook hooks {verb}"
-        yield Check(id="in-force", status="fail" if one.layer == "user" else "warn", what=one.text, fix=fix)
+    for rejection in rejected:
+        verb = "untrust" if is_gone(rejection.file) else "trust"
+        fix = f"fleethook config check {rejection.file}" if rejection.layer == "user" else f"fleethook hooks {verb}"
+        yield Check(id="in-force", status="fail" if rejection.layer == "user" else "warn", what=rejection.text, fix=fix)
     for spool in read_spools(places):
         agent = "" if spool.agent.startswith("program.") else spool.agent  # `program.` and a digest of their server
         owner = agent or "programs (`Bus`, `fleethook publish`)"
@@ -99,18 +99,18 @@ def file_checks(settings: Settings, places: Directories, cwd: Path) -> Iterator[
         yield Check(id="gateway", status="unknown", what="a gateway is set (url), and is not looked at")
 
 
-def _hook_file_checks(path: Path | None, layer: Layer, said: frozenset[str]) -> Iterator[Check]:
-    """What a file holds, and what is wrong in it besides what is `said` elsewhere, with what is in force meanwhile."""
+def _hook_file_checks(path: Path | None, layer: Layer, reported_elsewhere: frozenset[str]) -> Iterator[Check]:
+    """Check a hook file; problems in `said` are left out, because another check reports them."""
     if path is None:
         return
     try:
         file = load_hook_file(path, layer)
     except ConfigError as error:
-        if redact_text(str(error)) not in said:
+        if redact_text(str(error)) not in reported_elsewhere:
             yield Check(id=f"{layer}-file", status="fail", what=str(error), fix=f"fleethook config check {path}")
         return
     for problem in file.problems:
-        if redact_text(str(problem)) in said:
+        if redact_text(str(problem)) in reported_elsewhere:
             continue
         yield Check(id=f"{layer}-file", status="fail", what=str(problem), fix=f"fleethook config check {path}")
     for warning in file.warnings:

@@ -41,15 +41,17 @@ def repair_findings(checks: Iterable[Check], settings: Settings, places: Directo
     chosen = _chosen_events(places) if agents else {}
     for agent in agents:
         here = installed(agent, project=cwd)
-        closed = any(one.closed for one in here)  # all of them read the same answer file
-        for one in here:
-            events = tuple(name for name in one.commands if name in find(agent).capabilities)
+        closed = any(install.closed for install in here)  # all of them read the same answer file
+        for install in here:
+            events = tuple(name for name in install.commands if name in find(agent).capabilities)
             change = plan(
-                agent, one.scope, places, closed=one.closed, events=events, project=cwd, budget=settings.budget
+                agent, install.scope, places, closed=install.closed, events=events, project=cwd, budget=settings.budget
             )
             connect(change, answers_for(agent, settings, places, closed=closed)[0], places)
-            done.append(f"installed {agent} again in {one.path}")
-    record_events(places.state, chosen)  # an entry that a person removed is not written again; its finding stays
+            done.append(f"installed {agent} again in {install.path}")
+    record_events(
+        places.state, chosen
+    )  # the record keeps the chosen events, so the finding about an entry that a person removed stays
     spools = dict.fromkeys(check.agent for check in found if check.repair == "spool")
     if "" in spools:
         done.append(_send_programs_spools(settings, places))

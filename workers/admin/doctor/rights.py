@@ -1,4 +1,4 @@
-"""Whether the credentials of an agent's hook commands may do what they must, and nothing else."""
+"""Checks that the credentials of an agent's hook commands have the rights that they need, and no others."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from workers.admin.doctor import INSTALL, Check
 async def rights_checks(agent: str, places: Directories, away: str = "") -> list[Check]:
     """Check that the credentials of the agent's hook commands allow asking, and nothing else.
 
-    `away` is the URL of a server that was found to be unreachable: that its hook commands do not reach it either is no
-    problem of its own.
+    `away` is the URL of a server that is known to be unreachable; then the check is unknown, and not a second failure.
     """
     path, name = places.answer_file(agent), f"{agent}-rights"
     try:
         answers = read_answer_file(path)
     except ConfigError:
-        return []  # said already
+        return []  # another check reports it
     connections = Connections(url_of(answers.server), connect=1.0)
     try:
         missing, wide = await _tried(connections, answers)
@@ -54,7 +53,7 @@ async def rights_checks(agent: str, places: Directories, away: str = "") -> list
 
 
 def _is_at(server: RedisServer, url: str) -> bool:
-    """Whether the URL names this server, with whatever credentials."""
+    """Whether the URL names this server, with any credentials."""
     try:
         other = server_from_url(url)
     except FleethookError:
@@ -63,9 +62,9 @@ def _is_at(server: RedisServer, url: str) -> bool:
 
 
 async def _tried(connections: Connections, answers: AnswerFile) -> tuple[list[str], list[str]]:
-    """The needed rights that the credentials lack, and the rights that they have without need; nothing is changed.
+    """The needed rights that the credentials lack, and the rights that they have and do not need; nothing is changed.
 
-    XADD has an id that no server takes, so it fails after the rights were looked at.
+    XADD has an invalid id, so it fails after the server has checked the rights.
     """
     at, reply = answers.prefix, f"{answers.prefix}reply:{reply_token()}"
     needed = (

@@ -153,7 +153,7 @@ async def _config_checks(connections: Connections) -> list[Check]:
 
 
 async def _repairs_check(connections: Connections, keys: Keys) -> Check:
-    """Check for made-up ids: the stream was repaired, but their sender may do it again."""
+    """Check for made-up ids: the stream was repaired, but the program that sent them may do it again."""
     try:
         since = await server_now(connections) - DAY
         recent = [one for one in await read_repairs(connections, keys) if one.ms >= since]

@@ -178,7 +178,7 @@ def export(
 
     chosen = read_filter(options, _whole(fleet, ids) if ids else ())
     if dry_run:
-        confirm_bulk(fleet, "export_letters", [*map(_sort, _letters(fleet, chosen))], "", dry_run=True, yes=False)
+        confirm_bulk(fleet, "exported", [*map(_sort, _letters(fleet, chosen))], "", dry_run=True, yes=False)
         return
 
     async def work(connections: Connections) -> int:
@@ -200,7 +200,7 @@ def export(
         count = fleet.run(work)
     except FileExistsError as error:
         raise click.UsageError(f"{output} is there already, and is not overwritten") from error
-    fleet.say(f"{count:,} dead letters export_letters" if count else "no dead letters")
+    fleet.say(f"{count:,} dead letters exported" if count else "no dead letters")
 
 
 def _newest(fleet: Context, chosen: Filter, limit: int) -> list[DeadLetter]:
