@@ -80,7 +80,7 @@ def admin(world: Fleet) -> Iterator[Any]:
 @pytest.fixture
 def thief(world: Fleet) -> Iterator[Any]:
     """A bare connection with the credentials that stand in the agent's answer file."""
-    with sync_client(world.url("shim"), seconds=10) as client:
+    with sync_client(world.url("shim"), seconds=40) as client:
         yield client
 
 
@@ -117,14 +117,14 @@ def ask(world: Fleet, thief: Any, **fields: str | bytes) -> bytes:
     whole: dict[Any, Any] = {
         "id": event_id(),
         "reply": reply,
-        "budget": "9000",
+        "budget": "30000",
         "source": "claude",
         "event": "PreToolUse",
         "host": "h",
         **fields,
     }
     thief.xadd(world.keys("requests"), whole)
-    raw: bytes = thief.execute_command("BLMOVE", reply, reply, "LEFT", "LEFT", "9")
+    raw: bytes = thief.execute_command("BLMOVE", reply, reply, "LEFT", "LEFT", "30")
     return raw
 
 
