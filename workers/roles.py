@@ -67,12 +67,12 @@ def _host(process: Process) -> Callable[[Keys, Connections, Watcher], Awaitable[
 
 
 def _gateway(process: Process) -> Callable[[Keys, Connections, Watcher], Awaitable[None]]:
-    async def work(keys: Keys, connections: Connections, _: Watcher) -> None:
+    async def work(keys: Keys, connections: Connections, watcher: Watcher) -> None:
         from bus.system.directories import directories
         from workers.gateway.server import Gateway
 
         stop, settings, rq = stop_event(), process.settings, Connections(process.rq_url, connect=1.0)
-        gateway = Gateway(process.url, rq, keys, connections, settings, directories())
+        gateway = Gateway(process.url, rq, keys, connections, watcher, settings, directories())
         try:
             if await _prepare_with_retries(gateway.prepare, stop, "gateway"):
                 await gateway.run(stop, process.report_ready)

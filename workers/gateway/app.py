@@ -58,6 +58,10 @@ def endpoints(
         Endpoint("GET", "/v1/events/{id}", "observe", reading.event),
         Endpoint("GET", "/v1/deliveries", "observe", reading.deliveries),
         Endpoint("GET", "/v1/dead", "observe", reading.dead),
+        Endpoint("GET", "/v1/hooks", "observe", reading.hooks),
+        Endpoint("GET", "/v1/plugins", "observe", reading.plugins),
+        Endpoint("GET", "/v1/endpoints", "observe", reading.endpoints),
+        Endpoint("GET", "/v1/sessions", "observe", reading.sessions),
         Endpoint("GET", "/v1/hosts", "observe", reading.hosts),
         Endpoint("GET", "/v1/workers", "observe", reading.workers),
     )

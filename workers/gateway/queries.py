@@ -31,6 +31,16 @@ class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Takes no parameter."""
 
 
+class SessionQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which sessions."""
+
+    source: Annotated[str, Meta(description="Of one agent, such as `claude`.")] = ""
+    host: Annotated[str, Meta(description="Of one machine.")] = ""
+    ended: Annotated[bool | None, Meta(description="`true`: only those that have ended; `false`: only the others.")] = (
+        None
+    )
+
+
 class EventQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which events."""
 

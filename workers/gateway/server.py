@@ -18,6 +18,7 @@ from starlette.types import Scope as AsgiScope
 
 from bus.config.settings import Settings
 from bus.errors import ConfigError
+from bus.hooksets.in_force import Watcher
 from bus.ids import consumer_name
 from bus.shim.answer_file import program_spool
 from bus.system.directories import Directories
@@ -47,7 +48,14 @@ class Gateway:
     """One gateway: HTTP on a TCP port and on a unix socket, in front of the bus at `url`."""
 
     def __init__(
-        self, url: str, rq: Connections, keys: Keys, connections: Connections, settings: Settings, places: Directories
+        self,
+        url: str,
+        rq: Connections,
+        keys: Keys,
+        connections: Connections,
+        watcher: Watcher,
+        settings: Settings,
+        places: Directories,
     ) -> None:
         self._connections, self._keys, self._settings = connections, keys, settings
         self.socket, self._file = places.gateway_socket, places.gateway_file
@@ -61,7 +69,7 @@ class Gateway:
                 Programs(transport, budget=budget, policy=policy),
                 Health(connections, keys),
                 Metrics(connections, rq, keys, settings, places, _version()),
-                Reading(connections, rq, keys, settings),
+                Reading(connections, rq, keys, settings, watcher),
             ),
             Access(settings, self._tokens),
         )

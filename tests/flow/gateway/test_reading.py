@@ -107,6 +107,8 @@ def walked(client: httpx.Client, path: str, limit: int, **filters: str) -> list[
         ("/v1/dead", ("dead", "list"), {}),
         ("/v1/dead", ("dead", "list", "--session", "s-1"), {"session": "s-1"}),
         ("/v1/hosts", ("hosts", "list"), {}),
+        ("/v1/plugins", ("plugins", "list"), {}),
+        ("/v1/endpoints", ("webhooks", "list"), {}),
     ],
 )
 def test_a_list_has_the_values_of_its_command(
@@ -114,12 +116,12 @@ def test_a_list_has_the_values_of_its_command(
 ) -> None:
     """By pages of three, and as NDJSON; every list of events has only what there is at its time."""
     expected = fleethook(world, *words)
-    assert expected or path == "/v1/hosts"
+    assert expected or path in {"/v1/hosts", "/v1/plugins"}
     assert reader.get(path, params=filters).json()["items"] == expected
     lines = reader.get(path, params=filters, headers={"Accept": "application/x-ndjson"})
     assert lines.headers["content-type"] == "application/x-ndjson"
     assert [json.loads(line) for line in lines.text.splitlines()] == expected
-    if path != "/v1/hosts":
+    if path in {"/v1/events", "/v1/deliveries", "/v1/dead"}:
         assert walked(reader, path, 3, **filters) == expected
     assert SECRET not in lines.text
 
@@ -148,6 +150,30 @@ def test_an_event_comes_with_its_whole_trace(world: Fleet, reader: httpx.Client,
     assert (missing.status_code, missing.json()["code"]) == (404, "not-found")
     ambiguous = reader.get(f"/v1/events/{ids[0][:3]}")
     assert (ambiguous.status_code, ambiguous.json()["code"]) == (400, "id-ambiguous")
+
+
+def test_hooks_come_with_their_last_run_as_the_command_has_them(world: Fleet, reader: httpx.Client) -> None:
+    (expected,) = fleethook(world, "hooks", "list")
+    hooks = reader.get("/v1/hooks").json()["items"]
+    assert hooks == [{name: hook[name] for name in hook if name != "timeouts"} for hook in expected["hooks"]]
+    assert next(hook for hook in hooks if hook["id"] == "no-rm")["last_run"]["what"] == "deny"
+
+
+def test_a_session_has_what_its_events_say(gateway: Gateway, reader: httpx.Client) -> None:
+    def session(name: str, **params: str) -> Any:
+        return next(
+            (one for one in reader.get("/v1/sessions", params=params).json()["items"] if one["id"] == name), None
+        )
+
+    denied = session("s-deny", source="generic", ended="false")
+    assert (denied["events"], denied["denied"], denied["ended"]) == (COUNT, COUNT, False)
+    assert denied["first"] <= denied["last"]
+    with gateway.unix() as client:
+        client.post("/v1/events", json={"type": "session:end", "source": "codex", "session": "s-2", "cwd": "/work/two"})
+    wait_until(lambda: session("s-2", ended="true"), "the session has ended")
+    ended = session("s-2", source="codex")
+    assert (ended["events"], ended["cwd"], ended["last_type"]) == (2, "/work/two", "session:end")
+    assert session("s-2", source="claude") is None
 
 
 def test_workers_are_those_that_are_alive(reader: httpx.Client) -> None:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from workers.cli.common import CheckFailed, Context, PartlyDone, common_options, pass_fleet
-from workers.cli.hooks.listing import import_row, record
+from workers.cli.hooks.listing import import_row
 from workers.cli.hooks.sets import shown_diff
 from workers.cli.screens.columns import Column
+from workers.records.hook_list import hook_record
 
 if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from bus.config.hook_file_value import Imported
@@ -99,8 +100,8 @@ def import_hooks(
                 "path": imported.path,
                 "dialect": imported.dialect,
                 "guessed": imported.guessed,
-                "hooks": [record(hook) for hook in read.hooks],
-                "endpoints": [record(endpoint) for endpoint in read.endpoints],
+                "hooks": [hook_record(hook) for hook in read.hooks],
+                "endpoints": [hook_record(endpoint) for endpoint in read.endpoints],
                 "kept": read.sections,
                 "problems": [error_report(problem) for problem in read.problems],
                 "warnings": list(read.warnings),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -15,11 +15,11 @@ from workers.cli.common import Context, common_options, pass_fleet
 from workers.cli.formatting import plain, when
 from workers.cli.screens.columns import Cell, Column
 from workers.cli.screens.rows import no_trunc_option
+from workers.records.hook_list import hook_record, listed_hooks, run_record
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from bus.hooks import Endpoint, Hook
-    from bus.hooksets.in_force import HookSet
     from workers.admin.hook_timeouts import Granted
     from workers.records.last_runs import HookRun, RunHistory
 
@@ -67,12 +67,16 @@ def list_hooks(fleet: Context, kind: str, every_rule: bool, untrusted: bool, who
     here = in_force(fleet)
     record_ = _record_of(fleet)
     granted = granted_here(fleet.directories())
-    found = sorted((*here.hooks.values(), *_disabled(here)), key=lambda hook: hook.order)
+    found = listed_hooks(here)
     if kind:
         found = [hook for hook in found if _is_for(hook, kind)]
     if fleet.json:
         hooks = [
-            {**record(hook), "timeouts": effective(hook, granted), "last_run": _run_record(record_.runs.get(hook.id))}
+            {
+                **hook_record(hook),
+                "timeouts": effective(hook, granted),
+                "last_run": run_record(record_.runs.get(hook.id)),
+            }
             for hook in found
         ]
         fleet.data({"version": here.version, "hooks": hooks, "waiting": list(here.waiting)})
@@ -119,30 +123,6 @@ def import_row(entry: Hook | Endpoint) -> tuple[object, ...]:
         policy,
         short_origin(entry.origin),
     )
-
-
-def record(entry: Hook | Endpoint) -> dict[str, Any]:
-    """A hook or endpoint as `--json` gives it; a secret in its command, its environment or its URL is redacted."""
-    import msgspec
-
-    from bus.hooks import Hook
-    from bus.secrets.redaction import redact
-
-    given: Any = redact(msgspec.to_builtins(entry))
-    always = {"layer": entry.layer, "dialect": entry.dialect, "enabled": entry.enabled}
-    if not isinstance(entry, Hook):
-        return {**given, **always, "kind": "webhook"}
-    return {**given, **always, "kind": entry.kind, "blocking": entry.blocking, "priority": entry.priority}
-
-
-def _disabled(here: HookSet) -> Iterable[Hook]:
-    """The disabled hooks in the files of the layers."""
-    import msgspec
-
-    for layered in here.files:
-        for hook in layered.file.hooks:
-            if not hook.enabled:
-                yield msgspec.structs.replace(hook, layer=layered.layer, version=layered.version)
 
 
 def _record_of(fleet: Context) -> RunHistory:
@@ -193,10 +173,6 @@ def _moment(ms: int) -> str:
     """The time of a run today, or the day of an earlier run."""
     day, _, hour = when(ms).partition(" ")
     return hour if day == when(int(time.time() * 1000)).partition(" ")[0] else day
-
-
-def _run_record(run: HookRun | None) -> dict[str, Any] | None:
-    return None if run is None else {"ms": run.ms, "what": run.what}
 
 
 def _on(hook: Hook) -> str:

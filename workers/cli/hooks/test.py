@@ -12,8 +12,9 @@ import click
 
 from workers.cli.common import CheckFailed, Context, common_options, error_report, pass_fleet
 from workers.cli.formatting import DURATION, event_subject, plain, verdict_lines
-from workers.cli.hooks.listing import record, short_origin
+from workers.cli.hooks.listing import short_origin
 from workers.cli.hooks.sets import PLUGIN_DIR, PLUGIN_OWNER, in_force, sound, sound_with_tests
+from workers.records.hook_list import hook_record
 
 if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from bus.config.files import Stamp
@@ -144,9 +145,9 @@ def test(
         fleet.data(
             {
                 "event": msgspec.to_builtins(event),
-                "matched": [record(hook) for hook in fitting],
+                "matched": [hook_record(hook) for hook in fitting],
                 "not_run": [hook.id for hook in fitting if hook.kind != "rule" and not effects],
-                "disabled": [record(hook) for hook in disabled],
+                "disabled": [hook_record(hook) for hook in disabled],
                 "verdict": {"decision": verdict.decision, **msgspec.to_builtins(verdict)},
                 "background": background,
             }

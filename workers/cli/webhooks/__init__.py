@@ -14,6 +14,7 @@ from workers.cli.hooks.sets import in_force
 from workers.cli.output import Colour
 from workers.cli.screens.columns import Cell, Column, sign
 from workers.cli.screens.rows import no_trunc_option
+from workers.records.hook_list import RECENT, endpoint_record, endpoint_records, format_of, is_for
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.hooks import Endpoint
@@ -21,10 +22,6 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from bus.wire.connections import Connections
     from workers.delivery.deliveries import Delivery
     from workers.delivery.endpoint_health import EndpointHealth
-
-_RECENT: Final = 1_000
-"""From how many of the newest deliveries `webhooks list` counts the results of each endpoint."""
-
 
 COMMANDS: Final = {
     "list": Lazy("workers.cli.webhooks:list_webhooks", "List the endpoints in force here, and their health."),
@@ -75,25 +72,13 @@ def webhooks() -> None:
 def list_webhooks(fleet: Context, whole: bool) -> None:
     """List the endpoints in force here, and how their recent deliveries went."""
     from bus.ids import host_name
-    from workers.delivery.deliveries import deliveries as listed
-    from workers.delivery.deliveries import endpoint_target
-    from workers.delivery.endpoint_health import read_health
-    from workers.delivery.filters import Filter
 
     known = in_force(fleet).endpoints.values()
-    targets = {one.id: endpoint_target(one, host_name()) for one in known}
-
-    async def work(connections: Connections) -> tuple[list[Delivery], dict[str, EndpointHealth]]:
-        found = await listed(connections, fleet.keys(), Filter(target="endpoint:"), most=_RECENT)
-        return found, await read_health(connections, fleet.keys(), list(targets.values()))
-
-    recent, health = fleet.run(work)
-    states = {one.id: Counter(d.state for d in recent if _is_for(d.target, one.id)) for one in known}
+    records = fleet.run(lambda connections: endpoint_records(connections, fleet.keys(), known, host_name()))
     if fleet.json:
-        for one in known:
-            fleet.stream(endpoint_record(one, states[one.id], health[targets[one.id]]))
-    elif known:
-        records = [endpoint_record(one, states[one.id], health[targets[one.id]]) for one in known]
+        for one in records:
+            fleet.stream(one)
+    elif records:
         show_endpoints(fleet, records, whole=whole)
     else:
         fleet.say("no endpoints are in force here")
@@ -115,11 +100,11 @@ def show_webhook(fleet: Context, name: str) -> None:
     target = endpoint_target(one, host_name())
 
     async def work(connections: Connections) -> tuple[list[Delivery], dict[str, EndpointHealth]]:
-        found = await listed(connections, fleet.keys(), Filter(target=f"endpoint:{name}"), most=_RECENT)
+        found = await listed(connections, fleet.keys(), Filter(target=f"endpoint:{name}"), most=RECENT)
         return found, await read_health(connections, fleet.keys(), [target])
 
     recent, health = fleet.run(work)
-    record = _whole(one, health[target], Counter(d.state for d in recent if _is_for(d.target, name)))
+    record = _whole(one, health[target], Counter(d.state for d in recent if is_for(d.target, name)))
     if fleet.json:
         fleet.data(record)
         return
@@ -128,36 +113,6 @@ def show_webhook(fleet: Context, name: str) -> None:
     for key, value in record.items():
         if key not in {"id", "url", *_health(health[target])} and value not in ("", [], {}, False, None):
             fleet.data(f"  {key.replace('_', ' '):<14} {plain(_said(value), 500)}")
-
-
-def endpoint_record(one: Endpoint, states: Counter[str], health: EndpointHealth) -> dict[str, Any]:
-    """An endpoint as a program reads it in the list."""
-    import msgspec
-
-    from bus.secrets.redaction import redact_url
-
-    still = sum(states[state] for state in ("ready", "running", "due", "parked"))
-    return {
-        "id": one.id,
-        "url": redact_url(one.url),
-        "format": format_of(one),
-        "payload": one.payload,
-        "can_block": one.can_block,
-        "events": list(one.events),
-        "tool": one.tool,
-        "when": one.when,
-        "secret": bool(one.secret),
-        "layer": one.layer,
-        "version": one.version,
-        "origin": one.origin,
-        "rate": one.rate,
-        "order": one.order,
-        "batch": msgspec.to_builtins(one.batch),
-        "standing": health.standing,
-        "delivered": states["delivered"],
-        "open": still,
-        "dead": states["dead"],
-    }
 
 
 def show_endpoints(fleet: Context, records: Sequence[dict[str, Any]], *, whole: bool = False) -> None:
@@ -178,13 +133,6 @@ def show_endpoints(fleet: Context, records: Sequence[dict[str, Any]], *, whole: 
         for one in records
     ]
     fleet.table(ENDPOINT_COLUMNS, rows, whole=whole)
-
-
-def format_of(one: Endpoint) -> str:
-    """The form of an endpoint's webhooks: its format, or the system from whose file it was read."""
-    from bus.hooks import NATIVE
-
-    return one.format if one.dialect == NATIVE else one.dialect
 
 
 def _whole(one: Endpoint, health: EndpointHealth, states: Counter[str]) -> dict[str, Any]:
@@ -220,11 +168,6 @@ def _health(one: EndpointHealth) -> dict[str, Any]:
 
     plain = msgspec.to_builtins(one)
     return {key: plain[key] for key in ("reason", "by", "at", "missed", "parked", "breaker", "failing") if key in plain}
-
-
-def _is_for(target: str, name: str) -> bool:
-    """Whether a target is this endpoint; after an @ comes the host whose own file has it."""
-    return target.partition("@")[0] == f"endpoint:{name}"
 
 
 def _said(value: object) -> str:

@@ -14,11 +14,11 @@ from workers.cli.common import CheckFailed, Context, common_options, pass_fleet
 from workers.cli.edits import publish_change, published_set, user_file, write_change
 from workers.cli.guard_reports import report_losses
 from workers.cli.hooks.sets import in_force
-from workers.cli.webhooks import endpoint_record, show_endpoints
+from workers.cli.webhooks import show_endpoints
+from workers.records.hook_list import new_endpoint_record
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
-    from bus.hooks import Endpoint
     from bus.hooksets.hookfile import HookFile
     from workers.admin.endpoint_edit import Change, Edited, Entry
     from workers.admin.url_check import UrlCheck
@@ -139,7 +139,7 @@ def add(
         after = edited.read
         result = _write(fleet, edited, made, kept, yes, dry_run)
     version = str(result.get("version") or after.digest[:8])
-    record = _listed(next(one for one in after.endpoints if one.id == name), version)
+    record = new_endpoint_record(next(one for one in after.endpoints if one.id == name), version)
     if result["written"]:
         result["endpoint"] = record
     _tell(fleet, name, result, made, "is added")
@@ -336,15 +336,6 @@ def _write(fleet: Context, edited: Edited, made: str, kept: Path | None, yes: bo
     before = (lambda: keep_secret(kept, made)) if made and kept is not None else None
     result = write_change(fleet, edited, yes, dry_run, before=before)
     return {**result, **({"secret_file": str(kept)} if kept else {})}
-
-
-def _listed(one: Endpoint, version: str) -> dict[str, Any]:
-    """A new endpoint, as `webhooks list` will show it."""
-    from collections import Counter
-
-    from workers.delivery.endpoint_health import EndpointHealth
-
-    return {**endpoint_record(one, Counter(), EndpointHealth(target=one.id)), "version": version}
 
 
 def _warnings(read: HookFile) -> set[str]:

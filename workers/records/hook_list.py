@@ -1,0 +1,117 @@
+"""The hooks and endpoints in force, as `--json` and the gateway list them; secrets are redacted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:  # commands import this file at their start
+    from bus.hooks import Endpoint, Hook
+    from bus.hooksets.in_force import HookSet
+    from bus.wire.connections import Connections
+    from bus.wire.keys import Keys
+    from workers.delivery.endpoint_health import EndpointHealth
+    from workers.records.last_runs import HookRun
+
+RECENT: Final = 1_000
+"""From how many of the newest deliveries the results of each endpoint are counted."""
+
+
+def listed_hooks(here: HookSet) -> list[Hook]:
+    """The hooks in force in their order, and the disabled ones of the same files."""
+    return sorted((*here.hooks.values(), *_disabled(here)), key=lambda hook: hook.order)
+
+
+def hook_record(entry: Hook | Endpoint) -> dict[str, Any]:
+    """A hook or endpoint as `--json` gives it; a secret in its command, its environment or its URL is redacted."""
+    import msgspec
+
+    from bus.hooks import Hook
+    from bus.secrets.redaction import redact
+
+    given: Any = redact(msgspec.to_builtins(entry))
+    always = {"layer": entry.layer, "dialect": entry.dialect, "enabled": entry.enabled}
+    if not isinstance(entry, Hook):
+        return {**given, **always, "kind": "webhook"}
+    return {**given, **always, "kind": entry.kind, "blocking": entry.blocking, "priority": entry.priority}
+
+
+def run_record(run: HookRun | None) -> dict[str, Any] | None:
+    """The last run of a hook; None for a hook that has not run of late."""
+    return None if run is None else {"ms": run.ms, "what": run.what}
+
+
+async def endpoint_records(
+    connections: Connections, keys: Keys, known: Iterable[Endpoint], host: str
+) -> list[dict[str, Any]]:
+    """The endpoints with their health, and how their recent deliveries went; `host` has those of its user's file."""
+    from workers.delivery.deliveries import deliveries, endpoint_target
+    from workers.delivery.endpoint_health import read_health
+    from workers.delivery.filters import Filter
+
+    endpoints = list(known)
+    targets = {one.id: endpoint_target(one, host) for one in endpoints}
+    recent = await deliveries(connections, keys, Filter(target="endpoint:"), most=RECENT)
+    health = await read_health(connections, keys, list(targets.values()))
+    states = {one.id: Counter(each.state for each in recent if is_for(each.target, one.id)) for one in endpoints}
+    return [endpoint_record(one, states[one.id], health[targets[one.id]]) for one in endpoints]
+
+
+def endpoint_record(one: Endpoint, states: Counter[str], health: EndpointHealth) -> dict[str, Any]:
+    """An endpoint as a program reads it in the list."""
+    import msgspec
+
+    from bus.secrets.redaction import redact_url
+
+    still = sum(states[state] for state in ("ready", "running", "due", "parked"))
+    return {
+        "id": one.id,
+        "url": redact_url(one.url),
+        "format": format_of(one),
+        "payload": one.payload,
+        "can_block": one.can_block,
+        "events": list(one.events),
+        "tool": one.tool,
+        "when": one.when,
+        "secret": bool(one.secret),
+        "layer": one.layer,
+        "version": one.version,
+        "origin": one.origin,
+        "rate": one.rate,
+        "order": one.order,
+        "batch": msgspec.to_builtins(one.batch),
+        "standing": health.standing,
+        "delivered": states["delivered"],
+        "open": still,
+        "dead": states["dead"],
+    }
+
+
+def new_endpoint_record(one: Endpoint, version: str) -> dict[str, Any]:
+    """A new endpoint, as the list will show it from this version on."""
+    from workers.delivery.endpoint_health import EndpointHealth
+
+    return {**endpoint_record(one, Counter(), EndpointHealth(target=one.id)), "version": version}
+
+
+def format_of(one: Endpoint) -> str:
+    """The form of an endpoint's webhooks: its format, or the system from whose file it was read."""
+    from bus.hooks import NATIVE
+
+    return one.format if one.dialect == NATIVE else one.dialect
+
+
+def is_for(target: str, name: str) -> bool:
+    """Whether a target is this endpoint; after an @ comes the host whose own file has it."""
+    return target.partition("@")[0] == f"endpoint:{name}"
+
+
+def _disabled(here: HookSet) -> Iterator[Hook]:
+    """The disabled hooks in the files of the layers."""
+    import msgspec
+
+    for layered in here.files:
+        for hook in layered.file.hooks:
+            if not hook.enabled:
+                yield msgspec.structs.replace(hook, layer=layered.layer, version=layered.version)
