@@ -27,7 +27,7 @@ from bus.verdicts import Verdict
 from bus.wire.codec import decode_verdict, encode_payload, pack
 from bus.wire.connections import sync_client
 from tests.support.fleet import Agent, Fleet, fleet
-from tests.support.waiting import at_most, wait_until
+from tests.support.waiting import TIMED, at_most, wait_until
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("B-02", "F-11", "X-06")]
 
@@ -107,7 +107,7 @@ def published(folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    """Two evaluators: on a busy machine one may get no processor for the two seconds that its heartbeat lasts."""
+    """Two evaluators: a busy machine may give one no processor for the two seconds that its heartbeat lasts."""
     folder = tmp_path_factory.mktemp("bad")
     with fleet(folder, "evaluator", "evaluator", "dispatcher", hooks=published(folder)) as one:
         yield one
@@ -141,9 +141,15 @@ def bystander(world: Fleet) -> Iterator[list[tuple[float, Verdict]]]:
     finally:
         stop.set()
         thread.join()
-    assert [verdict.fallback for _, verdict in seen if verdict.fallback] == []
-    wanted = ["deny" if number % 2 else "abstain" for number in range(len(seen))]
-    assert [verdict.decision for _, verdict in seen] == wanted
+    # Evaluators that get no processor for the two seconds of a heartbeat count as dead, on a busy machine.
+    judged = [
+        (number, verdict)
+        for number, (_, verdict) in enumerate(seen)
+        if TIMED or not verdict.fallback.startswith("no evaluator is alive")
+    ]
+    assert [verdict.fallback for _, verdict in judged if verdict.fallback] == []
+    wanted = ["deny" if number % 2 else "abstain" for number, _ in judged]
+    assert [verdict.decision for _, verdict in judged] == wanted
     assert max(took for took, _ in seen) < at_most(3.0), "nobody waits for anybody else"
 
 
@@ -210,7 +216,10 @@ def test_ten_megabytes_and_half_characters_reach_a_hook_whole(world: Fleet, agen
     sent = {"session_id": "s", "tool_name": "Write", "tool_input": {"file_path": "a", "content": content}}
     raw = json.dumps(sent, ensure_ascii=False).replace("\ud83d", "\\ud83d").encode()
 
-    assert agent.hook("PreToolUse", raw) == HookAnswer()
+    answer = agent.hook("PreToolUse", raw)
+    assert (answer.exit_code, answer.stderr) == (0, b"")
+    # On a busy machine it may be told that the hook ran twice, for the same reason as the bystander.
+    assert answer.stdout == b"" or (not TIMED and said(answer).keys() == {"systemMessage"})
 
     got = json.loads((world.folder / "dumped").read_bytes())
     assert got["input"]["content"] == content
