@@ -57,7 +57,7 @@ KNOWN_BY = {
     "platformdirs": {"bus.system.directories"},
     "click": {"workers.cli"},
     "starlette": {"workers.gateway"},
-    "uvicorn": {"workers.gateway.server"},
+    "uvicorn": {"workers.gateway.server", "workers.gateway.protocols"},
     "prometheus_client": {"workers.gateway.metric_families"},
 }
 

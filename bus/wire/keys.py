@@ -71,6 +71,7 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("batch:*", "list", "until the batch is full or has waited enough", "dispatcher", "dispatcher", "deliveries of a target that wait to be sent in one body"),
     Key("openings", "zset", "members leave when due", "carriers, admins", "dispatcher", "targets whose waiting deliveries may go on, by time in milliseconds"),
     Key("recent", "zset", "trimmed by age and size", "dispatcher", "readers", "delivery ids by time, for listing"),
+    Key("outcomes", "stream", "the last 100,000", "carriers", "gateways", "outcomes of attempts, for live feeds: the delivery, which attempt, and what came of it"),
     Key("dead", "zset", DEAD_MS, "workers", "readers", "dead letters by time: delivery ids, and ids of poison entries"),
     Key("deadletter:*", "hash", DEAD_MS, "workers", "readers", "one dead letter that is not a delivery: its stream, the reason, its bytes (cut)"),
     Key("job:*", "hash", DONE_MS, "command line, chores", "chores, readers", "one maintenance job: its task, cursor and progress; the TTL starts again at every step"),

@@ -7,10 +7,10 @@ refuses requests that another page caused, and sends no CORS headers.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection
 
 from bus.config.settings import Settings
 from bus.errors import FleethookError
@@ -22,6 +22,7 @@ LOCAL: Final = "fleethook.local"
 
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
 _BEARER: Final = "bearer "
+_SUBPROTOCOL: Final = "fleethook.bearer."
 _HOW: Final = "send `Authorization: Bearer TOKEN`; `fleethook tokens create NAME` makes a token"
 _ON_SOCKET: Final[frozenset[Scope]] = frozenset({"publish"})
 """What a call through the unix socket may do without a token: the same as the hook commands of this user's agents."""
@@ -38,7 +39,7 @@ class Access:
             if name
         )
 
-    async def check(self, request: Request, scope: Scope | None) -> str:
+    async def check(self, request: HTTPConnection, scope: Scope | None) -> str:
         """The name of the caller's token, or `socket`; raises Problem if the caller may not have `scope` (None: anyone)."""
         local = bool(request.scope.get(LOCAL))
         if not local:
@@ -79,7 +80,7 @@ def bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _check_host(request: Request, names: Collection[str]) -> None:
+def _check_host(request: HTTPConnection, names: Collection[str]) -> None:
     host = request.headers.get("host", "").lower()
     name, colon, port = host.rpartition(":")
     bare = name if colon and port.isdigit() else host
@@ -92,7 +93,7 @@ def _check_host(request: Request, names: Collection[str]) -> None:
         )
 
 
-def _check_origin(request: Request) -> None:
+def _check_origin(request: HTTPConnection) -> None:
     """Refuse what a page of another origin causes; programs send neither header."""
     origin, fetch = request.headers.get("origin"), request.headers.get("sec-fetch-site", "none")
     own = f"://{request.headers.get('host', '')}"
@@ -102,6 +103,10 @@ def _check_origin(request: Request) -> None:
         raise Problem(403, "origin-refused", "a page of another origin may not call a gateway")
 
 
-def _bearer(request: Request) -> str:
+def _bearer(request: HTTPConnection) -> str:
+    """The token of a call. The WebSocket of a browser sends no header of its own, but names subprotocols."""
     header = request.headers.get("authorization", "")
-    return header[len(_BEARER) :].strip() if header.lower().startswith(_BEARER) else ""
+    if header.lower().startswith(_BEARER):
+        return header[len(_BEARER) :].strip()
+    offered: Sequence[str] = request.scope.get("subprotocols", ())
+    return next((name[len(_SUBPROTOCOL) :] for name in offered if name.startswith(_SUBPROTOCOL)), "")

@@ -10,12 +10,14 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketState
 
 from bus.errors import FleethookError
 from workers.gateway.access import Access
 from workers.gateway.health import Health
 from workers.gateway.hooks import Hooks
+from workers.gateway.live.websocket import LiveSocket
 from workers.gateway.metrics import Metrics
 from workers.gateway.problems import Problem, problem_of
 from workers.gateway.programs import Programs
@@ -67,12 +69,15 @@ def endpoints(
     )
 
 
-def application(paths: tuple[Endpoint, ...], access: Access) -> Starlette:
+def application(paths: tuple[Endpoint, ...], live: LiveSocket, access: Access) -> Starlette:
     """The application; every error of every path has the one shape of `problems`."""
     by_path: dict[str, dict[str, Handle]] = {}
     for path in paths:
         by_path.setdefault(path.path, {})[path.method] = _checked(path, access)
-    routes = [Route(path, _by_method(methods), methods=list(methods)) for path, methods in by_path.items()]
+    routes: list[BaseRoute] = [
+        Route(path, _by_method(methods), methods=list(methods)) for path, methods in by_path.items()
+    ]
+    routes.append(WebSocketRoute("/v1/live", _checked_socket(live, access)))
     return Starlette(routes=routes, exception_handlers={HTTPException: _unrouted})
 
 
@@ -100,6 +105,21 @@ def _checked(endpoint: Endpoint, access: Access) -> Handle:
             response = _failed(endpoint, request, Problem(500, "failed", detail))
         response.headers.update(_HEADERS)
         return response
+
+    return answer
+
+
+def _checked_socket(live: LiveSocket, access: Access) -> Callable[[WebSocket], Awaitable[None]]:
+    """The live feed behind its checks; a client that is refused gets the problem instead of a WebSocket."""
+
+    async def answer(socket: WebSocket) -> None:
+        try:
+            await access.check(socket, "observe")
+            await live.handle(socket)
+        except FleethookError as error:
+            if socket.application_state is not WebSocketState.CONNECTING:
+                raise
+            await socket.send_denial_response(problem_of(error).response())
 
     return answer
 

@@ -31,8 +31,11 @@ from workers.gateway.access import LOCAL, Access, bracketed, is_loopback
 from workers.gateway.app import application, endpoints
 from workers.gateway.health import Health
 from workers.gateway.hooks import Hooks
+from workers.gateway.live.feed import Feed
+from workers.gateway.live.websocket import LiveSocket
 from workers.gateway.metrics import Metrics
 from workers.gateway.programs import Programs
+from workers.gateway.protocols import HttpProtocol, WebSocketProtocol
 from workers.gateway.reading import Reading
 from workers.gateway.tokens import TokenBook
 from workers.runtime.process import DRAIN_SECONDS
@@ -42,6 +45,8 @@ log = logging.getLogger("fleethook.gateway")
 _PORT_SECONDS: Final = 1.0
 _BACKLOG: Final = 2048
 _KEEP_ALIVE_SECONDS: Final = 75
+_MOST_MESSAGE: Final = 64 * 1024
+"""The most bytes of a message that a client of the live feed sends."""
 
 
 class Gateway:
@@ -71,6 +76,7 @@ class Gateway:
                 Metrics(connections, rq, keys, settings, places, _version()),
                 Reading(connections, rq, keys, settings, watcher),
             ),
+            LiveSocket(Feed(connections, keys)),
             Access(settings, self._tokens),
         )
         self._servers: list[_Server] = []
@@ -186,8 +192,10 @@ def _config(app: ASGIApp) -> uvicorn.Config:
     """Nothing of what a caller says about itself is believed (`proxy_headers`), and no call is logged."""
     return uvicorn.Config(
         app,
-        http="httptools",
-        ws="none",
+        http=HttpProtocol,
+        ws=WebSocketProtocol,
+        ws_max_size=_MOST_MESSAGE,
+        ws_per_message_deflate=False,  # a thousand clients would each cost its time and memory
         lifespan="off",
         interface="asgi3",
         log_config=None,

@@ -44,6 +44,7 @@ local function conclude(id, key, event, attempts, tries, outcome, wait, reason, 
     redis.call('ZADD', prefix .. 'dead', now, id)
   end
   counts[outcome] = (counts[outcome] or 0) + 1
+  record_outcome(id, n, outcome)
 end
 
 local out = {}

@@ -1,0 +1,202 @@
+"""The live feed: every event with its verdict and every delivery's outcome, without a gap or a double (issue 12, item 3)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.typing import Origin
+
+from bus.events import Event
+from tests.support.fleet import Fleet, fleet
+from tests.support.gateway import Gateway
+from tests.support.live import live
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.flow, pytest.mark.req("G-05")]
+
+ALL = 600
+HOOKS = """
+version: 1
+hooks:
+  - {id: no-rm, on: 'tool:pre_execute:bash', rule: {reason: no rm, instead: ls, commands: [{program: [rm]}]}}
+  - {id: note, on: 'session:end', command: 'echo noted', blocking: false}
+"""
+
+
+def call(command: str, **more: Any) -> dict[str, Any]:
+    return {"type": "tool:pre_execute", "tool": "bash", "session": "feed", "input": {"command": command}, **more}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    with fleet(tmp_path_factory.mktemp("live"), "evaluator", "dispatcher", "carrier", hooks=HOOKS) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def token(gateway: Gateway) -> str:
+    return gateway.token("watcher", "observe")
+
+
+def test_an_event_comes_with_its_verdict_and_then_the_outcome_of_its_delivery(
+    world: Fleet, gateway: Gateway, token: str
+) -> None:
+    with live(gateway, token) as client, gateway.unix() as http:
+        assert client.next()["kind"] == "position"
+        asked = http.post("/v1/requests", json=call("rm x")).json()
+        (event,) = client.events(1)
+        assert (event["id"], event["decision"], event["input"]) == (asked["event"], "deny", {"command": "rm x"})
+        assert event["verdict"]["reason"].startswith("no rm")
+        ended = http.post("/v1/events", json={"type": "session:end", "session": "feed"}).json()
+        assert client.events(1)[0]["id"] == ended["id"]
+        outcome = client.until("delivery")["delivery"]
+    (delivery,) = world.delivered(ended["id"])
+    assert (outcome["id"], outcome["event"], outcome["hook"]) == (delivery.id, ended["id"], "note")
+    assert (outcome["outcome"], outcome["attempt"], outcome["type"]) == ("delivered", 1, "session:end")
+    assert (outcome["session"], outcome["status"]) == ("feed", 0)
+
+
+def test_a_client_gets_what_it_subscribed_to(gateway: Gateway, token: str) -> None:
+    with live(gateway, token, "?events=session:*") as client, gateway.unix() as http:
+        client.next()
+        http.post("/v1/events", json=[call("ls"), {"type": "session:start", "session": "s1"}])
+        assert client.events(1)[0]["session"] == "s1"
+        client.say("subscribe", events=["tool:*"], where='event.input.command == "b"')
+        assert client.until("subscriptions")["subscriptions"] == [
+            {"events": "session:*", "where": ""},
+            {"events": "tool:*", "where": 'event.input.command == "b"'},
+        ]
+        http.post("/v1/events", json=[call("a"), call("b"), {"type": "tool:error", "tool": "bash"}])
+        assert client.events(1)[0]["input"] == {"command": "b"}
+        client.say("unsubscribe", events=["session:*"])
+        client.until("subscriptions")
+        http.post("/v1/events", json=[{"type": "session:start"}, call("b", session="last")])
+        assert client.events(1)[0]["session"] == "last"
+        client.say("unsubscribe")
+        assert client.until("subscriptions")["subscriptions"] == []
+        http.post("/v1/events", json=call("b"))
+        client.say("ping")
+        assert client.next()["kind"] == "pong"
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("{", "JSON"),
+        ("[]", "a JSON object"),
+        ('{"type": "x"}', "`subscribe`, `unsubscribe` or `ping`"),
+        ('{"type": "subscribe", "events": "tool:*"}', "list of event patterns"),
+        ('{"type": "subscribe", "events": ["tool:pre_exekute"]}', "did you mean 'tool:pre_execute'"),
+        ('{"type": "subscribe", "where": "event."}', "it ends too early"),
+        (json.dumps({"type": "subscribe", "events": [f"acme:e{n}" for n in range(101)]}), "100 subscriptions"),
+    ],
+)
+def test_a_message_that_cannot_be_carried_out_is_an_error_and_the_connection_stays(
+    gateway: Gateway, token: str, message: str, words: str
+) -> None:
+    with live(gateway, token) as client:
+        client.connection.send(message)
+        assert words in client.until("error")["detail"]
+        client.say("ping")
+        client.until("pong")
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ("?cursor=x", "cursor-invalid"),
+        ("?events=nope:", "subscription-invalid"),
+        ("?where=1%2B", "subscription-invalid"),
+    ],
+)
+def test_an_address_with_a_mistake_is_refused(gateway: Gateway, token: str, query: str, code: str) -> None:
+    with pytest.raises(InvalidStatus) as refused, live(gateway, token, query):
+        pass
+    assert refused.value.response.status_code == 400
+    assert json.loads(refused.value.response.body or b"")["code"] == code
+
+
+@pytest.mark.req("G-02")
+def test_the_feed_needs_the_scope_observe_by_header_or_subprotocol(gateway: Gateway, token: str) -> None:
+    """The WebSocket of a browser sends no header of its own, so the token may be a subprotocol (issue 12, item 9)."""
+    for given, code in (("", 401), ("fht_wrong", 401), (gateway.token("only-publish"), 403)):
+        with pytest.raises(InvalidStatus) as refused, live(gateway, given):
+            pass
+        assert refused.value.response.status_code == code
+        assert refused.value.response.headers["content-type"] == "application/problem+json"
+    with live(gateway, "", subprotocols=["fleethook.v1", f"fleethook.bearer.{token}"]) as client:
+        assert client.connection.subprotocol == "fleethook.v1"
+        assert client.next()["kind"] == "position"
+    with pytest.raises(InvalidStatus) as refused, live(gateway, token, origin=Origin("https://evil.example")):
+        pass
+    assert refused.value.response.status_code == 403
+
+
+def test_a_client_that_connects_again_gets_what_it_missed_and_is_told_where_it_is(gateway: Gateway, token: str) -> None:
+    with gateway.unix() as http:
+        with live(gateway, token) as client:
+            client.next()
+            http.post("/v1/events", json=call("first"))
+            client.events(1)
+        cursor = client.cursor
+        many = [call(str(number)) for number in range(250)]
+        http.post("/v1/events", json=many)
+        with live(gateway, token, f"?cursor={cursor}") as client:
+            position = client.next()
+            assert (position["kind"], position["cursor"], position["complete"]) == ("position", cursor, True)
+            http.post("/v1/events", json=call("live"))
+            got = [event["input"]["command"] for event in client.events(251)]
+    assert got == [*map(str, range(250)), "live"]
+
+
+def test_a_cursor_that_is_covered_no_longer_is_called_incomplete(gateway: Gateway, token: str) -> None:
+    with live(gateway, token, "?cursor=1-0_1-0") as client:
+        assert client.next()["complete"] is False
+
+
+def has_more_than(some: list[str], count: int) -> bool:
+    return len(some) > count
+
+
+def test_a_killed_gateway_leaves_no_gap_and_no_double(world: Fleet, gateway: Gateway, token: str) -> None:
+    """A gateway is killed (-9) again and again while events are sent; its client goes on with its cursor."""
+    may_send = threading.Semaphore(0)
+    sent: list[str] = []
+
+    async def send() -> None:
+        async with world.bus() as bus:
+            while len(sent) < ALL:
+                may_send.acquire()
+                await bus.publish(Event(type="session:start", session=f"k{len(sent)}"))
+                sent.append(f"k{len(sent)}")
+
+    got: list[str] = []
+    cursor = ""
+    with ThreadPoolExecutor(1) as pool:
+        sender = pool.submit(asyncio.run, send())
+        for _ in range(3):
+            with live(gateway, token, f"?events=session:start&cursor={cursor}".removesuffix("&cursor=")) as client:
+                assert client.next().get("complete") is True
+                may_send.release(100)
+                got += [event["session"] for event in client.events(40)]
+                world.workers[-1].process.kill()
+                world.workers[-1].process.wait()
+                got += [event["session"] for event in client.rest()]
+                cursor = client.cursor
+            seen = len(sent)
+            may_send.release(100)
+            wait_until(partial(has_more_than, sent, seen + 20), "events are sent while no gateway runs")
+            world.start("gateway", FLEETHOOK_GATEWAY_PORT=str(gateway.port))
+        sender.result()
+    with live(gateway, token, f"?events=session:start&cursor={cursor}") as client:
+        while not got or got[-1] != f"k{len(sent) - 1}":
+            got += [event["session"] for event in client.events(1)]
+    assert got == [f"k{number}" for number in range(ALL)]

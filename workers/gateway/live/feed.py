@@ -1,0 +1,150 @@
+"""One reader of the streams for all clients of a gateway, and a bounded queue for each client."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from typing import Final
+
+from bus.errors import FleethookError
+from bus.wire.connections import Connections
+from bus.wire.keys import Keys
+from bus.wire.streams import Backoff
+from workers.gateway.live.cursors import Cursor
+from workers.gateway.live.messages import Message
+from workers.gateway.live.source import Source
+from workers.gateway.live.subscriptions import Router, Subscriptions
+
+log = logging.getLogger("fleethook.gateway")
+
+MOST_WAITING: Final = 2_000
+"""How many messages may wait for a slow client; it is dropped at the next one."""
+
+_WAIT_SECONDS: Final = 1.0
+_MOST_RECENT: Final = 1_000
+
+
+class Client:
+    """One client's queue. The feed fills it and never waits; the client's own task empties it."""
+
+    def __init__(self, subscriptions: Subscriptions, most: int = MOST_WAITING) -> None:
+        self.subscriptions, self._most = subscriptions, most
+        self.waiting: deque[Message] = deque()
+        self.at = Cursor()
+        """Where the client is: everything before it was sent, or was not wanted."""
+        self.changed = asyncio.Event()
+        self.overflowed = asyncio.Event()
+        """Set once a message had no place: the client has to be dropped."""
+
+    def push(self, message: Message) -> None:
+        """Queue a message; at the bound the client is dropped instead."""
+        if self.overflowed.is_set():
+            return
+        if len(self.waiting) >= self._most:
+            self.overflowed.set()
+        else:
+            self.waiting.append(message)
+            self.changed.set()
+
+    def next(self) -> tuple[Message, Cursor]:
+        """The next message, and where the client is after it; `sent` removes it."""
+        message = self.waiting[0]
+        return message, self.at.joined(message.at)  # a client that caught up by itself may be ahead in the other stream
+
+    def sent(self, at: Cursor) -> None:
+        """Note that the next message was sent."""
+        self.waiting.popleft()
+        self.at = at
+
+
+class Feed:
+    """The live feed of one gateway. It reads only while there are clients."""
+
+    def __init__(self, connections: Connections, keys: Keys, *, payload: bool = True) -> None:
+        self._connections, self._keys, self._payload = connections, keys, payload
+        self._clients: set[Client] = set()
+        self._users = 0
+        self._router: Router[Client] | None = None
+        self._recent: deque[Message] = deque()
+        self._recent_start = Cursor()
+        self.at = Cursor()
+        self._reader: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
+
+    def source(self) -> Source:
+        """A source for a client that catches up by itself."""
+        return Source(self._connections, self._keys, payload=self._payload)
+
+    async def enter(self) -> None:
+        """Count a user of the feed and start the reader where there is none; raises Unreachable."""
+        async with self._starting:
+            if self._reader is None:
+                self.at = self._recent_start = await self.source().end()
+                self._recent.clear()
+                self._reader = asyncio.create_task(self._read())
+            self._users += 1
+
+    async def leave(self, client: Client) -> None:
+        """Forget a client; the last one ends the reader."""
+        self._clients.discard(client)
+        self._router = None
+        async with self._starting:
+            self._users -= 1
+            if not self._users and self._reader is not None:
+                reader, self._reader = self._reader, None
+                reader.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await reader
+
+    def join(self, client: Client) -> bool:
+        """Give the client everything from now on, if no message is between where it is and what the feed still has."""
+        if not client.at.reaches(self._recent_start):
+            return False
+        router = Router([(client, client.subscriptions.rules)])
+        for message in self._recent:
+            if message.place > (client.at.events if message.is_event else client.at.outcomes):
+                for one in router.clients(message):
+                    one.push(message)
+        self._clients.add(client)
+        self._router = None
+        return True
+
+    def resubscribed(self) -> None:
+        """Note that a client's subscriptions changed."""
+        self._router = None
+
+    def progress(self, client: Client) -> Cursor:
+        """Where a client is; one that has joined and has nothing waiting is where the feed is."""
+        if client in self._clients and not client.waiting:
+            client.at = client.at.joined(self.at)
+        return client.at
+
+    async def _read(self) -> None:
+        source, backoff = self.source(), Backoff("the live feed")
+        while True:
+            try:
+                page = await source.after(self.at, wait=_WAIT_SECONDS)
+                backoff.back()
+            except FleethookError as error:
+                await backoff.wait(error)
+                continue
+            except Exception:
+                log.exception("the live feed")
+                await asyncio.sleep(_WAIT_SECONDS)
+                continue
+            for message in page.messages:
+                self._deliver(message)
+            self.at = page.at
+            await asyncio.sleep(0)  # the clients' tasks have their turn even if there is always a full page
+
+    def _deliver(self, message: Message) -> None:
+        if self._router is None:
+            self._router = Router([(client, client.subscriptions.rules) for client in self._clients])
+        for client in self._router.clients(message):
+            client.push(message)
+        self._recent.append(message)
+        self.at = message.at
+        if len(self._recent) > _MOST_RECENT:
+            self._recent_start = self._recent_start.joined(self._recent.popleft().at)

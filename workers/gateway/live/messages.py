@@ -1,0 +1,137 @@
+"""What the feed sends: events and outcomes of deliveries, decoded, redacted and encoded once for all clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from bus.errors import ConditionError, PatternError
+from bus.events import Event
+from bus.matching.condition_cost import size_of
+from bus.matching.conditions import Condition
+from bus.wire.codec import write_json
+from bus.wire.keys import Keys
+from bus.wire.streams import StreamEntry
+from workers.delivery.deliveries import Delivery, read_delivery
+from workers.gateway.live.cursors import Cursor, Place, place
+from workers.records.events import Seen, moment, read_seen, record
+
+_MOST_BYTES: Final = 256 * 1024
+"""A longer event is sent without its payload: a thousand clients would each get a copy."""
+
+_PAYLOAD: Final = frozenset({"input", "output", "data", "raw"})
+_VERDICT_PAYLOAD: Final = frozenset({"updated_input", "updated_output", "contexts", "permissions"})
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One event or outcome."""
+
+    at: Cursor
+    """Where the feed is after it."""
+    is_event: bool
+    name: str
+    """`event` or `delivery`."""
+    body: str
+    """The event or delivery as JSON."""
+    event: Event
+    """What subscriptions are compared with; of an outcome, as much as its delivery knows of its event."""
+    verdict: Mapping[str, str]
+
+    @property
+    def place(self) -> Place:
+        """Its place in its own stream."""
+        return self.at.events if self.is_event else self.at.outcomes
+
+    def frame(self, at: Cursor) -> str:
+        """The text that a WebSocket client gets."""
+        return f'{{"kind":"{self.name}","cursor":"{at}","{self.name}":{self.body}}}'
+
+
+class Facts:
+    """A message as conditions read it, made once for all conditions."""
+
+    def __init__(self, message: Message) -> None:
+        self._variables: dict[str, Any] = {"event": message.event.facts(), "verdict": dict(message.verdict)}
+        self._size = size_of(self._variables["event"])
+        self._answers: dict[str, bool] = {}
+
+    def hold(self, condition: Condition) -> bool:
+        """Whether a condition holds. One that is too costly for this event counts as true, so nothing is missed."""
+        known = self._answers.get(condition.text)
+        if known is None:
+            known = self._answers[condition.text] = self._ask(condition)
+        return known
+
+    def _ask(self, condition: Condition) -> bool:
+        if condition.is_costly(self._size):
+            return True
+        try:
+            return condition(self._variables)
+        except (ConditionError, PatternError):  # it uses a field that this event does not have
+            return False
+
+
+def event_message(entry: StreamEntry, keys: Keys, before: Cursor, *, payload: bool) -> Message:
+    """The message of an entry of the event stream."""
+    seen = read_seen(entry, keys)
+    verdict = {"decision": seen.decision, "reason": seen.verdict.reason if seen.verdict is not None else ""}
+    body = _event_json(seen, payload=payload)
+    return Message(before._replace(events=place(entry.id)), True, "event", body, seen.event, verdict)
+
+
+def _event_json(seen: Seen, *, payload: bool) -> str:
+    fields = record(seen)
+    text = write_json(fields if payload else _without_payload(fields)).decode()
+    if len(text) > _MOST_BYTES:
+        text = write_json({**_without_payload(fields), "cut": True}).decode()
+    return text
+
+
+def _without_payload(fields: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: value for name, value in fields.items() if name not in _PAYLOAD}
+    verdict = kept.get("verdict")
+    if isinstance(verdict, dict):
+        kept["verdict"] = {name: value for name, value in verdict.items() if name not in _VERDICT_PAYLOAD}
+    return kept
+
+
+def outcome_message(entry: StreamEntry, delivery: Mapping[bytes, bytes], before: Cursor) -> Message:
+    """The message of an entry of the stream of outcomes, with the fields of its delivery (empty: it is kept no longer)."""
+    name = entry.fields.get(b"id", b"").decode("utf-8", "replace")
+    found = read_delivery(name, delivery)
+    body = write_json(_outcome(found, entry)).decode()
+    event = Event(type=found.type or "unknown", id=found.event, tool=found.tool, session=found.session, time=entry.ms)
+    return Message(before._replace(outcomes=place(entry.id)), False, "delivery", body, event, {})
+
+
+def _outcome(delivery: Delivery, entry: StreamEntry) -> dict[str, Any]:
+    number = int(entry.fields.get(b"n", b"0"))
+    attempt = delivery.log[0] if delivery.log else None
+    fields = {
+        "id": delivery.id,
+        "event": delivery.event,
+        "hook": delivery.hook,
+        "kind": delivery.kind,
+        "target": delivery.target,
+        "type": delivery.type,
+        "tool": delivery.tool,
+        "session": delivery.session,
+        "outcome": entry.fields.get(b"outcome", b"").decode("utf-8", "replace"),
+        "attempt": number,
+        "time": entry.ms,
+        "at": moment(entry.ms),
+    }
+    if attempt is None:
+        return {**fields, "reason": delivery.reason}
+    plain = msgspec.to_builtins(attempt)
+    return {
+        **fields,
+        "reason": plain.get("error", ""),
+        "status": attempt.status,
+        "ms": attempt.took,
+        **({"next": attempt.next} if attempt.next else {}),
+    }
