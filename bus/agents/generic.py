@@ -96,7 +96,7 @@ class _Dialect:
 
     def render(
         self,
-        native: str,  # noqa: ARG002 - the seam's argument; here every event is answered the same
+        native: str,  # noqa: ARG002 - the protocol's argument; here every event is answered the same
         verdict: Verdict,
         event: Event | None = None,
     ) -> HookAnswer:

@@ -1,7 +1,7 @@
-"""Hook dialects: each reads a system's hook files as canonical hooks, and runs these as their author meant.
+"""Hook dialects: each reads a system's hook files as canonical hooks, and defines how their commands run.
 
-`bus.hookfiles.<name>` has one dialect. `runners/command.py` does what is the same for all: process group, caps, signals,
-the safe environment. A dialect decides what a command gets and what its result means.
+`bus.hookfiles.<name>` has one dialect. It decides what a command gets and what its result means. `runners/command.py` does
+what is the same for all: process group, caps on output, signals, the safe environment.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from bus.hookfiles.base import DirectoryDialect, HookDialect, HttpDialect
 from bus.hooks import HOOK_DIALECTS, NATIVE
 
 _MODULES: Final[Mapping[str, str]] = {NATIVE: "native", "ion": "claude"}
-"""The modules of dialects that are not in a module of their own name; ion's plugins are Claude Code's."""
+"""The modules of dialects whose module has another name; ion has the same plugins as Claude Code."""
 
 
 @cache  # checking whether an object implements a protocol takes 7 us
 def find_http(name: str) -> HttpDialect | None:
-    """The dialect's form for HTTP; None if it has none of its own."""
+    """The dialect, if it has its own form for HTTP; else None."""
     dialect: object = find_hooks(name) if name != NATIVE else None
     return dialect if isinstance(dialect, HttpDialect) else None
 

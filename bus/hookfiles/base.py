@@ -37,7 +37,7 @@ class HookDialect(Protocol):
         ...
 
     def applies(self, hook: Hook, event: Event) -> bool:
-        """Whether the dialect's further conditions let the hook run. Its patterns and its `when:` fit the event already."""
+        """Whether the dialect's further conditions let the hook run; its patterns and its `when:` already fit the event."""
         ...
 
     def variables(self, hook: Hook, event: Event) -> Mapping[str, str]:
@@ -49,13 +49,13 @@ class HookDialect(Protocol):
         ...
 
     def outcome(self, hook: Hook, event: Event, done: Finished, seconds: float) -> Outcome:
-        """The outcome of a command's result: either a failure, or what the hook said (decision, context, changed input)."""
+        """The outcome of a finished command: a failure, or the hook's decision, context and changed input."""
         ...
 
 
 @runtime_checkable
 class HttpDialect(Protocol):
-    """A hook dialect with its own form for HTTP; hooks of other dialects use Fleethook's form."""
+    """A hook dialect with its own HTTP bodies and answers; hooks of other dialects use Fleethook's."""
 
     def http_body(self, event: Event, verdict: Verdict | None, hook: Hook | None = None) -> bytes:
         """The body that is posted to a blocking hook or to a receiver; for a receiver, the caller redacts the event first.

@@ -48,10 +48,12 @@ def log_ending(hook: Hook, event: Event, done: Finished, seconds: float) -> None
     if done.exit_code == 0 and not done.timed_out and not done.stderr:
         return  # most runs
     wrong = failure(hook, done, seconds)
-    said = redact_text(plain(done.stdout if done.one_stream and wrong else done.stderr))[-LOGGED:]
-    if not wrong and not said.strip():
+    stderr_end = redact_text(plain(done.stdout if done.one_stream and wrong else done.stderr))[-LOGGED:]
+    if not wrong and not stderr_end.strip():
         return
-    text = " | ".join(line for line in (part.translate(_UNPRINTABLE).strip() for part in said.splitlines()) if line)
+    text = " | ".join(
+        line for line in (part.translate(_UNPRINTABLE).strip() for part in stderr_end.splitlines()) if line
+    )
     what = wrong or f"{hook_name(hook)} ended well"
     log.warning("%s at event %s%s", what, event.id or event.type, f"; stderr: {text}" if text else "")
 

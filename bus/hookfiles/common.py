@@ -21,7 +21,7 @@ _T = TypeVar("_T", bound=msgspec.Struct)
 _ENV: Final = re.compile(ENV_PATTERN)
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _ID_LENGTH: Final = 52
-"""Most characters of a derived id, without the suffix that makes it unique."""
+"""The most characters of a derived id, without the suffix that makes it unique."""
 
 _VARIABLE: Final = re.compile(r"(?<!\\)\$\{?([A-Za-z_][A-Za-z0-9_]*)")
 _SET: Final = re.compile(
@@ -61,7 +61,7 @@ class Reading:
         self.warnings: list[str] = list(document.warnings)
         self._ids: set[str] = set()
         self._numbers: dict[str, int] = {}
-        """By stem: the next number to try."""
+        """The next number to try for a derived id, by the id without its number."""
 
     def done(self) -> HookFile:
         """The contents of the file."""
@@ -159,16 +159,15 @@ class Reading:
 
 
 def foreign_variables(command: str, prefix: str) -> tuple[str, ...]:
-    """The variables that a command reads from its caller's environment, outside of the safe list and `prefix`, as far as
-    seen."""
+    """The variables that a command's text reads from its caller's environment, without the safe list and `prefix`."""
     if "$" not in command:
         return ()
-    own = {match[1] for match in _SET.finditer(command)}
+    set_here = {match[1] for match in _SET.finditer(command)}
     names = dict.fromkeys(match[1] for match in _VARIABLE.finditer(command))
     return tuple(
         name
         for name in names
-        if name not in own and name not in _OF_THE_SHELL and not name.startswith((prefix, *_PREFIXES))
+        if name not in set_here and name not in _OF_THE_SHELL and not name.startswith((prefix, *_PREFIXES))
     )
 
 

@@ -1,7 +1,7 @@
 """Forge's hooks: a hooks.json, run as Forge runs them (F-03, F-07 to F-11).
 
-Environment variables and the event as JSON on stdin; before a tool a non-zero exit blocks, and JSON on stdout is the
-changed input. Event data reaches a command as variables only, never as a part of its text.
+A command gets environment variables, and the event as JSON on stdin. Before a tool, a non-zero exit blocks, and JSON on
+stdout is the changed input. Event data is never put into the text of a command.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PRE_EVENTS: Final = GATES | {
     EventType.TASK_CREATED.value,
     EventType.CONFIG_CHANGE.value,
 }
-"""The events at which a hook can block: always before a tool, elsewhere with `can_block: true` (F-10)."""
+"""The events at which a hook can block: before a tool by default, at the others with `can_block: true` (F-10)."""
 
 CHANGES: Final = ("tool_args", "updated_input", "modified_args", "tool_input", "arguments", "args", "input")
 """The keys of a JSON answer that may have the changed input; without any of them, the answer's own keys are input fields."""
@@ -91,18 +91,18 @@ class _Forge:
         """The hooks of a hooks.json, `{"hooks": [ … ]}` or the list alone; raises ConfigError if it cannot be read."""
         return _read(load(path), path, layer)
 
-    def applies(self, hook: Hook, event: Event) -> bool:  # noqa: ARG002 - the seam's arguments
+    def applies(self, hook: Hook, event: Event) -> bool:  # noqa: ARG002 - the protocol's arguments
         """Always true: the pattern of a Forge hook has all its conditions."""
         return True
 
     def directory(self, hook: Hook, event: Event) -> str:
-        """The hook's directory: its own (relative to the project), else the event's project root (F-09)."""
-        own = os.path.expanduser(hook.working_dir)
-        if os.path.isabs(own):
-            return own
-        # A folder that is gone has no project. The hook runs in another directory then, so that a guard still guards.
+        """The hook's `working_dir` (relative to the project), else the event's project root (F-09)."""
+        declared = os.path.expanduser(hook.working_dir)
+        if os.path.isabs(declared):
+            return declared
+        # If the event's folder is gone, the hook runs in another directory, so that a guard still guards.
         known = os.path.isabs(event.cwd) and os.path.isdir(event.cwd)
-        return os.path.join(forge_project_root(event.cwd), own).rstrip("/") if known else ""
+        return os.path.join(forge_project_root(event.cwd), declared).rstrip("/") if known else ""
 
     def variables(self, hook: Hook, event: Event) -> Mapping[str, str]:
         """`FORGE_*` by the event's kind, and the short names (F-07, F-08)."""
@@ -114,8 +114,8 @@ class _Forge:
             "FORGE_WORKING_DIR": self.directory(hook, event) or event.cwd,
         }
         if event.tool:
-            tool, given = event_facts.tool_call(NAME, event)
-            args = event_facts.as_json(given, compact=False)
+            tool, tool_input = event_facts.tool_call(NAME, event)
+            args = event_facts.as_json(tool_input, compact=False)
             found |= {"FORGE_TOOL_NAME": tool, "TOOL_NAME": tool, "FORGE_TOOL_ARGS": args, "TOOL_ARGS": args}
         if event.type == EventType.TOOL_POST_EXECUTE:
             found["FORGE_TOOL_RESULT"] = _result(event)
@@ -128,7 +128,7 @@ class _Forge:
             found |= {"FORGE_PERM_LEVEL": _permission(event, "level"), "FORGE_PERM_RULE": _permission(event, "rule")}
         return found
 
-    def stdin(self, hook: Hook, event: Event) -> bytes:  # noqa: ARG002 - the seam's arguments
+    def stdin(self, hook: Hook, event: Event) -> bytes:  # noqa: ARG002 - the protocol's arguments
         """The event as one line of JSON: type, timestamp (seconds), data, tool_name, session_id (F-02, F-07)."""
         return write_json(event_fields(event)) + b"\n"
 
@@ -189,15 +189,15 @@ def event_fields(event: Event) -> dict[str, Any]:
 
 
 def _timestamp(event: Event) -> float:
-    """The event's time in seconds: Forge's own (F-02), else when the bus got it."""
-    own = event.data.get("timestamp") if event.source == NAME else None
-    if isinstance(own, int | float) and not isinstance(own, bool):
-        return float(own)
+    """The event's time in seconds: Forge's timestamp (F-02), else the time when the bus got the event."""
+    timestamp = event.data.get("timestamp") if event.source == NAME else None
+    if isinstance(timestamp, int | float) and not isinstance(timestamp, bool):
+        return float(timestamp)
     return event.time / 1000 if event.time else time.time()
 
 
 def _result(event: Event) -> str:
-    """A tool's result: JSON where it has structure, else its text."""
+    """A tool's result: JSON if it is an object or a list, else its text."""
     structured = isinstance(event.output, (dict, list))
     return event_facts.as_json(event.output, compact=False) if structured else event_facts.output_text(event)
 
@@ -219,16 +219,16 @@ def _may_block(hook: Hook, event: Event) -> bool:
 
 def _reason(hook: Hook, done: Finished) -> str:
     """The reason of a block: stderr, else stdout if that is not JSON, else the reason in the JSON (F-10)."""
-    said, printed = plain(done.stderr).strip(), plain(done.stdout).strip()
+    stderr, printed = plain(done.stderr).strip(), plain(done.stdout).strip()
     value = _json(done.stdout)
     if value is not None:
         named = (value.get(name) for name in ("reason", "message", "error")) if isinstance(value, dict) else ()
         printed = next((text.strip() for text in named if isinstance(text, str) and text.strip()), "")
-    return said or printed or f"hook {hook.id!r} blocks it (exit {done.exit_code}) and gives no reason"
+    return stderr or printed or f"hook {hook.id!r} blocks it (exit {done.exit_code}) and gives no reason"
 
 
 def _json(stdout: bytes) -> dict[str, Any] | list[Any] | None:
-    """An object or a list; None for anything else."""
+    """The object or list in stdout; None if it is anything else."""
     if not stdout.lstrip().startswith((b"{", b"[")):
         return None
     try:
@@ -241,8 +241,8 @@ def _json(stdout: bytes) -> dict[str, Any] | list[Any] | None:
 def _changed_input(hook: Hook, event: Event, stdout: bytes) -> tuple[dict[str, Any] | None, str]:
     """The input fields that a JSON answer changes, and warnings about its other fields.
 
-    In one of the keys in CHANGES every field counts. Otherwise only fields of the tool count: other JSON that a hook
-    prints (`{"status": "ok"}`) must not become part of the call.
+    If the answer has a key of CHANGES, every field in it counts. Otherwise only fields of the tool count: other JSON that
+    a hook prints (`{"status": "ok"}`) must not become part of the call.
     """
     value = _json(stdout)
     if not isinstance(value, dict):
@@ -250,17 +250,17 @@ def _changed_input(hook: Hook, event: Event, stdout: bytes) -> tuple[dict[str, A
     inner = next(
         (value[name] for name in CHANGES if isinstance(value.get(name), dict) and name not in event.input), None
     )
-    given = inner if inner is not None else value
+    fields = inner if inner is not None else value
     known = {*event.input, *CANONICAL.get(event.tool, ()), *event_facts.tool_call(NAME, event)[1]}
-    taken = {name: new for name, new in given.items() if inner is not None or name in known}
-    left = [name for name in given if name not in taken]
+    taken = {name: new for name, new in fields.items() if inner is not None or name in known}
+    left = [name for name in fields if name not in taken]
     note = f"{hook_name(hook)} names no fields of the tool: {', '.join(left)[:200]}" if taken and left else ""
     changed = {name: new for name, new in taken.items() if name not in event.input or event.input[name] != new}
     return changed or None, note
 
 
 def read_entries(path: Path, layer: Layer) -> tuple[HookFile, list[tuple[Plain, Hook | None]]]:
-    """What `read` gives, and each entry of the file as it is written, with its hook; None for an entry with a mistake."""
+    """The file as `read` returns it, and each entry as it is written with its hook, or None if the entry has an error."""
     entries: list[tuple[Plain, Hook | None]] = []
     return _read(load(path), path, layer, entries), entries
 
@@ -300,7 +300,7 @@ def _hook(file: common.Reading, path: PathParts, raw: Plain, root: str) -> Hook 
         return None
     on = tuple(part.strip() for part in entry.event.split(","))
     if file.matches((*path, "event"), on):
-        _say_what_cannot_block(file, path, on, entry)
+        _warn_of_can_block(file, path, on, entry)
     file.text((*path, "command"), entry.command, what="command")
     directory = entry.working_dir or ""
     if "\x00" in directory:
@@ -338,9 +338,9 @@ def _stem(description: str | None) -> str:
     return re.sub(r"[^a-z0-9]+", "-", (description or "").lower()).strip("-")[:40].strip("-")
 
 
-def _say_what_cannot_block(file: common.Reading, path: PathParts, on: tuple[str, ...], entry: _ForgeHook) -> None:
+def _warn_of_can_block(file: common.Reading, path: PathParts, on: tuple[str, ...], entry: _ForgeHook) -> None:
     """Warn about `can_block` at events at which a hook cannot block."""
     exact = [pattern for text in on for pattern in parse_pattern(text) if pattern.exact]
     if entry.can_block and len(exact) == len(on) and not any(pattern.type in PRE_EVENTS for pattern in exact):
-        message = f"can_block changes nothing at {', '.join(on)[:80]}: it has happened already"
-        file.warn((*path, "can_block"), message, hint="leave it out, or use an event that comes before")
+        message = f"can_block changes nothing at {', '.join(on)[:80]}: such an event has already happened"
+        file.warn((*path, "can_block"), message, hint="leave it out, or use an earlier event")

@@ -1,7 +1,7 @@
-"""Gobby's `hook_extensions`: webhooks as endpoints and blocking hooks; `websocket` and `plugins` are kept, not run here.
+"""Reads Gobby's `hook_extensions`: webhooks become endpoints and blocking hooks; `websocket` and `plugins` are not run here.
 
-The file's form is Gobby's plan for hook extensions and its later configuration module (both public); where the two
-differ (the master switch), the plan's default holds (G-06, G-23).
+The format is that of Gobby's plan for hook extensions and of its later configuration module (both public). The two differ in
+the default of `enabled` for all webhooks; the plan's default is used (G-06, G-23).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _Webhook(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def event_types(name: str) -> tuple[str, ...]:
-    """The patterns of one of Gobby's event names, in any of its spellings; empty where there is no such name."""
+    """The event patterns for a Gobby event name in any spelling; empty if there is no such event."""
     plain = _HUMP.sub("_", name.strip()).replace("-", "_").lower()
     return tuple(str(type_) for type_ in EVENTS.get(ALIASES.get(plain, plain), ()))
 
@@ -121,7 +121,7 @@ class _GobbyReader:
         ).sealed()
 
     def section(self, parts: Mapping[str, Plain], name: str, kind: type[Any], why: str) -> None:
-        """A section that Fleethook does not run: kept with its defaults; warns if it is switched on."""
+        """Keep a section that Fleethook does not run, with its defaults; warn if it is switched on."""
         if name not in parts:
             return
         found = self.part((_KEY, name), parts[name] or {}, kind)
@@ -195,8 +195,7 @@ class _GobbyReader:
         )
 
     def patterns(self, path: PathParts, names: list[str]) -> tuple[str, ...]:
-        """The patterns of an endpoint's events; without any, of all events. A name that does not exist is left out with a
-        warning."""
+        """The patterns of an endpoint's events; of all events if it names none. Reports names that do not exist."""
         found: list[str] = [] if names else ["*"]
         for number, name in enumerate(names):
             types = ("*",) if name == "*" else event_types(name)
@@ -210,7 +209,7 @@ class _GobbyReader:
     def check_url(self, path: PathParts, url: str) -> None:
         if "${" in url:
             self.report(
-                (*path, "url"), "a URL holds no variable here", hint="write the address; headers may have ${VAR}"
+                (*path, "url"), "a URL cannot have a variable here", hint="write the address; headers may have ${VAR}"
             )
             return
         try:
@@ -254,7 +253,7 @@ _DECISIONS: Final[Mapping[str, Decision]] = {
     "block": "deny",
     "ask": "ask",
 }
-"""Decisions by Gobby's words. Its `allow` means no objection, and does not skip the question to the person."""
+"""Decisions by Gobby's words. Its `allow` is abstain here: it does not skip the agent's permission question."""
 
 
 class _Gobby:
@@ -265,22 +264,22 @@ class _Gobby:
     one_stream: Final = False
 
     def read(self, path: Path, layer: Layer) -> HookFile:
-        """The webhooks of a config.yaml; its other keys are Gobby's own."""
+        """The webhooks of a config.yaml; its other keys are only for Gobby."""
         document = load(path)
         value = {} if document.value is None else document.value
         if not isinstance(value, dict):
             raise document.error((), f"Gobby's configuration is a mapping with {_KEY}")
         return _GobbyReader(document, layer).read(value)
 
-    def applies(self, hook: Hook, event: Event) -> bool:  # noqa: ARG002 - the seam's arguments
-        """Always true: the patterns have the events."""
+    def applies(self, hook: Hook, event: Event) -> bool:  # noqa: ARG002 - the protocol's arguments
+        """Always true: the patterns have all conditions."""
         return True
 
-    def variables(self, hook: Hook, event: Event) -> Mapping[str, str]:  # noqa: ARG002 - the seam's arguments
+    def variables(self, hook: Hook, event: Event) -> Mapping[str, str]:  # noqa: ARG002 - the protocol's arguments
         """None."""
         return {}
 
-    def stdin(self, hook: Hook, event: Event) -> bytes:  # noqa: ARG002 - the seam's arguments
+    def stdin(self, hook: Hook, event: Event) -> bytes:  # noqa: ARG002 - the protocol's arguments
         """The body that a webhook gets."""
         return self.http_body(event, None)
 
@@ -288,10 +287,10 @@ class _Gobby:
         """No decision; an exit that is not 0 is a failure."""
         return Outcome(failure=failure(hook, done, seconds), exit_code=done.exit_code, output=output(done))
 
-    def http_body(self, event: Event, verdict: Verdict | None, hook: Hook | None = None) -> bytes:  # noqa: ARG002 - the seam's arguments
-        """Event, timestamp, session_id, source, project_id, machine_id, data (G-07), the tool as Claude Code names it.
+    def http_body(self, event: Event, verdict: Verdict | None, hook: Hook | None = None) -> bytes:  # noqa: ARG002 - the protocol's arguments
+        """Event, timestamp, session_id, source, project_id, machine_id and data (G-07); tools have Claude Code's names.
 
-        The bus knows no projects by an id of Gobby's: project_id is the one that the event brought, else its folder.
+        project_id is the id in the event's data, else the event's folder, because the bus does not know Gobby's project ids.
         """
         moment = datetime.fromtimestamp(event.time / 1000, UTC).isoformat(timespec="milliseconds")
         data: dict[str, Any] = {**event.data, "cwd": event.cwd}
@@ -318,7 +317,7 @@ class _Gobby:
         return write_json(body)
 
     def http_answer(self, raw: bytes, hook: Hook, event: Event) -> Outcome:  # noqa: ARG002 - as above
-        """`{"decision": "deny", "reason": …}` blocks, `allow` and no decision at all say nothing (G-08)."""
+        """`{"decision": "deny", "reason": …}` blocks; `allow` or no decision is abstain (G-08)."""
         value = read_json(raw)
         if not isinstance(value, dict):
             raise DecodeError(f"the answer is a JSON {type(value).__name__}, not an object")
@@ -328,7 +327,7 @@ class _Gobby:
             raise DecodeError(f"the answer does not fit: {error}") from error
         decision = _DECISIONS.get((reply.decision or "allow").lower())
         if decision is None:
-            raise DecodeError("the answer's decision is none of allow, deny and ask")
+            raise DecodeError("the answer's decision is not allow, deny or ask")
         reason = (reply.reason or "").strip()
         if not reason and decision != "abstain":
             reason = f"hook {hook.id!r} says {decision} and gives no reason"

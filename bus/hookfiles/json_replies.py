@@ -1,4 +1,4 @@
-"""The native answer of a hook, the same from a command's stdout and from an http receiver's body."""
+"""Reads a native hook's answer; a command's stdout and an http receiver's body have the same form."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class _HookReply(msgspec.Struct, frozen=True):
 
 
 def read_reply(raw: bytes, hook: str) -> Outcome:
-    """The outcome in `{decision?, reason?, instead?, context?, updated_input?, updated_output?}`.
+    """The outcome of an answer `{decision?, reason?, instead?, context?, updated_input?, updated_output?}`.
 
     Raises DecodeError, which says why.
-    `continue` and no decision at all are abstain; a deny or ask without a reason gets one that names `hook`.
+    `continue`, or no decision, is abstain. A deny or ask without a reason gets a text that names `hook`.
     """
     value = read_json(raw)
     if not isinstance(value, dict):

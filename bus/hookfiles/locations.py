@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 FORGE_PROJECT: Final = (Path(".src/forge/hooks.json"), Path(".forge/hooks.json"))
-"""Paths below a project's root, in their order."""
+"""Paths of hook files below a project's root, in the order in which Forge reads them."""
 
 _GLOBAL: Final = (Path("src/forge/hooks.json"), Path("forge/hooks.json"))
 _ROOT_MARKS: Final = (".forge", ".src", ".git")
@@ -25,8 +25,8 @@ def pigo_file(environ: Mapping[str, str] | None = None) -> Path:
 def forge_global_files(environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
     """Forge's global files in their order, existing or not: below `$XDG_CONFIG_HOME`, else `~/.config`."""
     environ = os.environ if environ is None else environ
-    given = environ.get("XDG_CONFIG_HOME", "")
-    base = Path(given) if os.path.isabs(given) else _home(environ) / ".config"
+    configured = environ.get("XDG_CONFIG_HOME", "")
+    base = Path(configured) if os.path.isabs(configured) else _home(environ) / ".config"
     return tuple(base / name for name in _GLOBAL)
 
 
@@ -51,7 +51,7 @@ def forge_project_root(cwd: str | Path) -> Path:
             if any(os.path.lexists(f"{folder}/{mark}") for mark in _ROOT_MARKS):
                 return Path(folder)
             folder = above
-    except (OSError, ValueError):  # a folder that is gone or closed to us; ValueError: a NUL in it
+    except (OSError, ValueError):  # a folder that is gone or cannot be read; ValueError: a NUL in its name
         pass
     return Path(start)
 
@@ -62,7 +62,7 @@ def forge_files(cwd: str | Path, environ: Mapping[str, str] | None = None) -> tu
 
 
 def existing(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """The existing ones."""
+    """The paths that exist."""
     return tuple(path for path in paths if path.is_file())
 
 

@@ -18,7 +18,7 @@ from bus.outcomes import Outcome
 from bus.system.processes import Finished
 from bus.wire.codec import write_json
 
-_TALKS: Final = frozenset({EventType.SESSION_START.value, EventType.USER_PROMPT_SUBMIT.value})
+_CONTEXT_EVENTS: Final = frozenset({EventType.SESSION_START.value, EventType.USER_PROMPT_SUBMIT.value})
 """The events at which plain text on stdout is context for the model."""
 
 
@@ -29,19 +29,19 @@ class _Native:
     policy = None
     one_stream = False
 
-    def read(self, path: Path, layer: Layer) -> HookFile:  # noqa: ARG002 - the seam's arguments
-        """Never used: `hooksets/hookfile.py` reads fleethook.yaml."""
-        raise ConfigError("is imported, not a file of ours", file=str(path))
+    def read(self, path: Path, layer: Layer) -> HookFile:  # noqa: ARG002 - the protocol's arguments
+        """Always raises: `hooksets/hookfile.py` reads fleethook.yaml."""
+        raise ConfigError("a fleethook.yaml is not read by a hook dialect", file=str(path))
 
-    def applies(self, hook: Hook, event: Event) -> bool:  # noqa: ARG002 - the seam's arguments
+    def applies(self, hook: Hook, event: Event) -> bool:  # noqa: ARG002 - the protocol's arguments
         """Always true: `on`, `tool` and `when` have all conditions."""
         return True
 
-    def variables(self, hook: Hook, event: Event) -> Mapping[str, str]:  # noqa: ARG002 - the seam's arguments
+    def variables(self, hook: Hook, event: Event) -> Mapping[str, str]:  # noqa: ARG002 - the protocol's arguments
         """Only FLEETHOOK_*, which every command gets."""
         return {}
 
-    def stdin(self, hook: Hook, event: Event) -> bytes:  # noqa: ARG002 - the seam's arguments
+    def stdin(self, hook: Hook, event: Event) -> bytes:  # noqa: ARG002 - the protocol's arguments
         """Every field of the event, set or not, as one line of JSON."""
         return write_json({name: getattr(event, name) for name in event.__struct_fields__}) + b"\n"
 
@@ -56,7 +56,7 @@ class _Native:
         if wrong:
             return Outcome(failure=wrong, exit_code=code, output=shown)
         if not stdout.startswith("{"):
-            contexts = (stdout,) if stdout and event.type in _TALKS else ()
+            contexts = (stdout,) if stdout and event.type in _CONTEXT_EVENTS else ()
             return Outcome(contexts=contexts, exit_code=code, output=shown)
         unusable = f"{hook_name(hook)} printed an answer that cannot be used:"
         if done.stdout_cut:

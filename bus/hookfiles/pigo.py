@@ -1,6 +1,7 @@
 """pigo's plugin hooks: the `plugins` of its config.json, run as pigo runs them (P-01 to P-12).
 
-Environment variables in, nothing on stdin. Before a tool any ending but exit 0 cancels it; elsewhere it is a warning.
+A command gets environment variables and an empty stdin. Before a tool, any result but exit 0 cancels the call; at other
+events it is a warning.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ from bus.verdicts import Policy
 NAME: Final = "pigo"
 
 BACKGROUND: Final = 3600.0
-"""The most seconds of a background hook: pigo has no limit for it, the bus has (P-02)."""
+"""The most seconds of a background hook; pigo itself has no limit (P-02)."""
 
 OUTPUT: Final = 10_000
-"""Most characters of a tool's output that a hook gets (P-07)."""
+"""The most characters of a tool's output that a hook gets (P-07)."""
 
 MOMENTS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "agent_start": ((EventType.AGENT_START.value,), (EventType.USER_PROMPT_SUBMIT.value,)),
@@ -53,7 +54,7 @@ MOMENTS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "turn_end": ((EventType.TURN_END.value,), (EventType.AGENT_STOP.value,)),
     "agent_end": ((EventType.AGENT_END.value,), (EventType.AGENT_STOP.value,)),
 }
-"""By pigo's event: the event types of the same moment, and the nearest type for agents that have none of those (P-04)."""
+"""By pigo's event: the event types with the same meaning, and the nearest types for agents that have none of these (P-04)."""
 
 _TOOL_MOMENTS: Final = frozenset({"tool_start", "tool_end"})
 _TURN_MOMENTS: Final = frozenset({"turn_start", "turn_end"})
@@ -71,7 +72,7 @@ class _Plugin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Match(msgspec.Struct, frozen=True, kw_only=True):
-    """The tools that a hook is for."""
+    """A hook's `match`: the tools that it is for."""
 
     tool: str | None = None
 
@@ -95,7 +96,7 @@ class PigoPlugin(NamedTuple):
     name: str
     enabled: bool
     hooks: int
-    """How many are in force."""
+    """How many hooks are in force."""
     origin: str
 
 
@@ -111,14 +112,14 @@ class _Pigo:
         return _read(load(path), layer).done()
 
     def applies(self, hook: Hook, event: Event) -> bool:
-        """Whether the event is the hook's moment: the nearest type counts only for agents without the moment itself."""
+        """Whether the event is the hook's event; the nearest type counts only for agents that have no equal event."""
         same, nearest = MOMENTS.get(str(hook.own.get("event")), ((), ()))
         if event.type not in nearest or event.type in same:
             return True
         return not any(can.type in same for can in find(event.source).capabilities.values())
 
     def variables(self, hook: Hook, event: Event) -> Mapping[str, str]:
-        """`PIGO_*` (P-05 to P-08); empty for values that the event's agent does not give."""
+        """The `PIGO_*` variables (P-05 to P-08); a value that the agent does not send is empty."""
         moment = _moment(hook, event)
         found = {
             "PIGO_EVENT": moment,
@@ -130,9 +131,9 @@ class _Pigo:
         if moment in _TURN_MOMENTS:
             found["PIGO_TURN_NUMBER"] = turn_number(event)
         if moment in _TOOL_MOMENTS and event.tool:
-            tool, given = tool_call(NAME, event)
-            found |= {"PIGO_TOOL_NAME": tool, "PIGO_TOOL_ARGS": _arguments(event) or as_json(given)}
-            command = given.get("command")
+            tool, tool_input = tool_call(NAME, event)
+            found |= {"PIGO_TOOL_NAME": tool, "PIGO_TOOL_ARGS": _arguments(event) or as_json(tool_input)}
+            command = tool_input.get("command")
             if moment == "tool_start" and event.tool == "bash" and isinstance(command, str):
                 found["PIGO_TOOL_INPUT"] = command
         if moment == "tool_end":
@@ -140,22 +141,23 @@ class _Pigo:
             found["PIGO_TOOL_ERROR"] = "true" if tool_failed(event) else "false"
         return found
 
-    def stdin(self, hook: Hook, event: Event) -> bytes:  # noqa: ARG002 - the seam's arguments
+    def stdin(self, hook: Hook, event: Event) -> bytes:  # noqa: ARG002 - the protocol's arguments
         """Nothing: pigo's hooks read the environment."""
         return b""
 
     def outcome(self, hook: Hook, event: Event, done: Finished, seconds: float) -> Outcome:
-        """Before a tool any exit but 0 cancels it, and a timeout counts as exit 1 (P-10, P-12).
+        """Before a tool, any exit but 0 cancels the call, and a timeout counts as exit 1 (P-10, P-12).
 
-        Death by signal and a command that could not be started are failures, which pigo's policy denies there; so is a
-        timeout where the file has another policy than pigo's. Elsewhere `on_failure` is allow: a warning.
+        A command that a signal ended or that could not be started has failed; before a tool, pigo's failure policy denies
+        then. A timeout is such a failure too if the hook has another policy. At other events `on_failure` is allow: a
+        failure is only a warning.
         """
         wrong, shown = failure(hook, done, seconds), output(done)
         code = 1 if done.timed_out else done.exit_code
         context = common.own_flag(hook.own, "context") is True
         if not wrong:
-            said = plain(done.stdout).strip() if context else ""
-            return Outcome(contexts=(said,) if said else (), exit_code=code, output=shown)
+            text = plain(done.stdout).strip() if context else ""
+            return Outcome(contexts=(text,) if text else (), exit_code=code, output=shown)
         policy = hook.on_failure or self.policy
         blocks = not done.timed_out if done.exit_code is not None else False
         blocks = blocks or (done.timed_out and policy == "deny")
@@ -205,7 +207,7 @@ def _read(document: Document, layer: Layer) -> common.Reading:
         entry = file.entry(path, raw, _Plugin)
         name = raw.get("name") if isinstance(raw, dict) else None
         if isinstance(name, str) and name in taken:
-            message = f'the plugin "{name[:64]}" is here for the second time (the first is in line {taken[name]})'
+            message = f'the name of the plugin "{name[:64]}" is taken (line {taken[name]})'
             file.report((*path, "name"), message, hint="names of plugins are unique")
             continue
         if isinstance(name, str):
@@ -215,12 +217,12 @@ def _read(document: Document, layer: Layer) -> common.Reading:
         for event, hooks in entry.hooks.items():
             unseen |= dict.fromkeys(_hooks(file, (*path, "hooks", event), entry.name, event, hooks))
     if file.hooks:
-        _say_what_is_not_seen(file, tuple(unseen))
+        _warn_of_environment(file, tuple(unseen))
     return file
 
 
-def _say_what_is_not_seen(file: common.Reading, names: tuple[str, ...]) -> None:
-    """The hook's environment: pigo gives its hooks its whole environment; Fleethook does not, on purpose (P-05)."""
+def _warn_of_environment(file: common.Reading, names: tuple[str, ...]) -> None:
+    """Warn that hooks do not get the whole environment, as in pigo: Fleethook's workers may have secrets in it (P-05)."""
     empty = f"; {', '.join(f'${name}' for name in names)} in a command would be empty" if names else ""
     file.warn(
         ("plugins",),
@@ -231,7 +233,7 @@ def _say_what_is_not_seen(file: common.Reading, names: tuple[str, ...]) -> None:
 
 
 def _hooks(file: common.Reading, path: PathParts, plugin: str, event: str, raw: Plain) -> list[str]:
-    """Read the hooks of one event of one plugin; the variables that they would miss."""
+    """Read the hooks of one event of one plugin; returns the variables that the hooks read and do not get."""
     if event not in MOMENTS:
         hint = suggestion(event, MOMENTS) or "pigo's events: " + ", ".join(MOMENTS)
         file.report(path, f'no event of pigo is called "{event[:64]}"', hint=hint, key=True)
@@ -260,9 +262,9 @@ def _hooks(file: common.Reading, path: PathParts, plugin: str, event: str, raw: 
 def _hook(file: common.Reading, path: PathParts, plugin: str, event: str, entry: _PigoHook, number: int) -> Hook:
     context = entry.type == "context"
     if entry.type not in (None, "", "command", "context"):
-        file.warn((*path, "type"), f'the type "{entry.type[:40]}" is not known; the command runs as any other')
+        file.warn((*path, "type"), f'the type "{entry.type[:40]}" is not known; the hook runs as one without a type')
     blocking = entry.blocking is not False or context
-    own: dict[str, Any] = {"event": event} | ({"context": True} if context else {})
+    kept: dict[str, Any] = {"event": event} | ({"context": True} if context else {})
     same, nearest = MOMENTS[event]
     return Hook(
         id=file.id(NAME, plugin, event, str(number + 1)),
@@ -270,10 +272,10 @@ def _hook(file: common.Reading, path: PathParts, plugin: str, event: str, entry:
         command=entry.command,
         dialect=NAME,
         plugin=plugin,
-        own=own,
+        own=kept,
         blocking=blocking,
         timeout=_timeout(file, path, entry) if blocking else BACKGROUND,
-        # A pigo hook can block only before a tool, whatever its file, layer or fleet has as the failure policy.
+        # A pigo hook can block only before a tool, so no other failure policy applies at other events.
         on_failure=None if event == "tool_start" and not context else "allow",
         env_pass=tuple(entry.env_pass),
         layer=file.layer,
@@ -283,17 +285,17 @@ def _hook(file: common.Reading, path: PathParts, plugin: str, event: str, entry:
 
 
 def _timeout(file: common.Reading, path: PathParts, entry: _PigoHook) -> float:
-    given = entry.timeout or 0
-    if given >= _LONG:
-        hint = f"write {given // 1000} if these are milliseconds" if given % 1000 == 0 else ""
+    timeout = entry.timeout or 0
+    if timeout >= _LONG:
+        hint = f"write {timeout // 1000} if these are milliseconds" if timeout % 1000 == 0 else ""
         file.warn(
-            (*path, "timeout"), f"a timeout of pigo is in seconds: {given} are {given / 60:.0f} minutes", hint=hint
+            (*path, "timeout"), f"a timeout of pigo is in seconds: {timeout} are {timeout / 60:.0f} minutes", hint=hint
         )
-    return min(float(given), float(DAY)) if given > 0 else DEFAULT_TIMEOUT
+    return min(float(timeout), float(DAY)) if timeout > 0 else DEFAULT_TIMEOUT
 
 
 def _tool(file: common.Reading, path: PathParts, event: str, text: str) -> str:
-    """pigo's matcher as a tool pattern: exact names with `|`, and for each the bus's name of the tool too (P-03)."""
+    """pigo's matcher as a tool pattern: its exact names, and the canonical name of each tool too (P-03)."""
     if not text:
         return ""
     place = (*path, "match", "tool")
@@ -302,7 +304,7 @@ def _tool(file: common.Reading, path: PathParts, event: str, text: str) -> str:
     if not names:
         file.report(place, f"match.tool {text[:64]!r} names no tool", hint="leave match out for every tool")
     elif odd:
-        # pigo compares texts, so this hook never runs there; as a pattern it might match everything
+        # pigo compares texts, so this hook never runs in pigo; as a pattern it might match everything.
         hint = "leave match out for every tool" if odd == "*" else "write the names of tools with | between them"
         file.report(place, f"match.tool has no patterns, and no tool is called {odd[:64]!r}", hint=hint)
     elif event not in _TOOL_MOMENTS:
@@ -324,7 +326,7 @@ def _arguments(event: Event) -> str:
 
 def _moment(hook: Hook, event: Event) -> str:
     """pigo's name of the event: the hook's own event, else the name for the event's type."""
-    own = hook.own.get("event")
-    if isinstance(own, str) and own in MOMENTS:
-        return own
+    name = hook.own.get("event")
+    if isinstance(name, str) and name in MOMENTS:
+        return name
     return next((name for name, (same, nearest) in MOMENTS.items() if event.type in (*same, *nearest)), "")

@@ -1,7 +1,7 @@
-"""The files that a hook's command runs, as the shell reader sees them: for pins (B2) and for `hooks check` (B16).
+"""Finds the files that a hook's command runs, by the shell reader: for pins (B2) and for `hooks check` (B16).
 
-Both ask the same function, so that a script that is run and one that is checked are the same. What a script loads itself is
-in `script_loads`.
+Both use the same function, so that exactly the scripts that run are also checked. `script_loads.py` finds the files that a
+script loads.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PROJECT_VARIABLE: Final = re.compile(
     r"\$(?:\{(?:CLAUDE|GEMINI|CURSOR|QWEN)_PROJECT_DIR(?::?-[^{}]*)?\}|(?:CLAUDE|GEMINI|CURSOR|QWEN)_PROJECT_DIR\b)"
 )
 _ASKS: Final = re.compile(r"(?:^|[\s;&|(])(?:\[\[?|test|which|type|hash|command\s+-v|if|case|while|until)\s")
-"""What asks whether a file or a program is there, or decides what runs."""
+"""A command that tests whether a file or a program exists, or that decides what runs."""
 BUILTIN: Final = re.compile(
     r"[!.:{}\[]|\[\[|alias|bg|break|case|cd|command|continue|declare|do|done|echo|elif|else|esac|eval|exec|exit|export|false|"
     r"fg|fi|for|function|getopts|hash|if|jobs|kill|let|local|printf|pushd|popd|pwd|read|readonly|return|select|set|shift|"
@@ -37,17 +37,17 @@ _FUNCTION: Final = re.compile(r"([\w-]+)\s*\(\s*\)|\bfunction\s+([\w-]+)")
 _SAME_PATH: Final = SHELLS | names(
     "env nice ionice timeout gtimeout exec eval nohup setsid time command builtin stdbuf sudo doas xargs flock cd"
 )
-"""Wrappers below which a bare name is looked up on the same PATH."""
+"""Programs that look up the program that they run on the same PATH."""
 _ELSEWHERE: Final = names(
     "ssh docker podman nerdctl kubectl oc crictl k docker-compose podman-compose chroot nsenter wsl vagrant lxc incus"
     " machinectl systemd-nspawn pssh parallel-ssh pdsh clush dsh mosh autossh fab ansible aws az heroku fly flyctl"
     " toolbox distrobox distrobox-enter git trap at batch crontab"
 )
-"""What these run is run on another machine, in another root or at another time."""
+"""Programs that run a command on another machine, in another root directory or at another time."""
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_@%+:,.~-]+")
 _SHEBANG: Final = re.compile(rb"#![ \t]*([^ \t\n]+)(?:[ \t]+(?:-S[ \t]+)?([^ \t\n]+))?")
 _ENDS: Final = ("", ".js", ".cjs", ".mjs", ".ts", ".json")
-"""What node adds to the name of a script."""
+"""The endings that node adds to a script's name to find it."""
 _MODULE_FILES: Final = ("{}.py", "{}/__main__.py", "{}/__init__.py")
 
 
@@ -55,41 +55,41 @@ class RunFile(NamedTuple):
     """A file that a command line runs or reads code from."""
 
     word: str
-    """As the command has it."""
+    """The file's name as written in the command."""
     how: How
-    """A `program` that is started by its path; a `script` of an interpreter; the `name` of a program, for PATH; what an
-    interpreter may `load`; a `folder` of which every file is run."""
+    """`program`: started by its path; `script`: read by an interpreter; `name`: a program that is looked up on PATH;
+    `load`: a file that an interpreter may load; `folder`: any file in it may run."""
     directory: str = "."
-    """Where it runs, from the folder in which the command starts."""
+    """The directory in which it runs, relative to the one in which the whole command starts."""
     certain: bool = True
-    """No earlier part of the line makes it, asks for it, or runs it elsewhere."""
+    """False if an earlier part of the line may create the file, tests for it, or runs it on another machine."""
 
     @property
     def known(self) -> bool:
-        """Whether its path can be told."""
+        """Whether its path is known without running the command."""
         return not any(sign in text for sign in (UNKNOWN, UNSET) for text in (self.word, self.directory))
 
     @property
     def shown(self) -> str:
-        """The word for people."""
+        """The word as messages show it."""
         return self.word.replace(f"{PROJECT}/", "$CLAUDE_PROJECT_DIR/")
 
     def path(self, base: str, root: str) -> str:
-        """Its path, if the command starts in `base` and the project is `root`; what cannot be told is left out."""
+        """Its path, if the command starts in `base` and the project is `root`; an unknown part becomes `*` or is left out."""
         return os.path.normpath(os.path.join(base, _plain(self.directory, root), _plain(self.word, root)))
 
 
 def _plain(text: str, root: str) -> str:
     if text == PROJECT or text.startswith(f"{PROJECT}/"):
         text = root + text[len(PROJECT) :]
-    if UNKNOWN in text or UNSET in text:  # `$X/hooks/a.sh`: as a rule X is the project
+    if UNKNOWN in text or UNSET in text:  # `$X/hooks/a.sh`: usually X is the project
         parts = ["*" if UNKNOWN in part or UNSET in part else part for part in text.split("/")]
         text = "/".join(parts[1:] if parts[0] == "*" else parts) or "."
     return os.path.expanduser(text)
 
 
 def run_files(command: str, args: Sequence[str] = ()) -> tuple[RunFile, ...]:
-    """What a hook's command runs, in reading order; `args` are the arguments of a command that no shell reads."""
+    """The files that a hook's command runs, in the order of its text; with `args`, the command runs without a shell."""
     return _run_files(shlex.join([command, *args]) if args else command)
 
 
@@ -97,7 +97,7 @@ def run_files(command: str, args: Sequence[str] = ()) -> tuple[RunFile, ...]:
 def _run_files(text: str) -> tuple[RunFile, ...]:
     text = _PROJECT_VARIABLE.sub(PROJECT, text)
     items = commands(text).items
-    own = {name for pair in _FUNCTION.findall(text) for name in pair if name}
+    functions = {name for pair in _FUNCTION.findall(text) for name in pair if name}
     found: list[RunFile] = []
     certain = _ASKS.search(text) is None
     written: set[str] = set()
@@ -106,7 +106,7 @@ def _run_files(text: str) -> tuple[RunFile, ...]:
         after = items[place + 1] if place + 1 < len(items) else None
         before = items[place - 1] if place else None
         written.update(item.writes)
-        for run in _of(item, before, own):
+        for run in _files_of(item, before, functions):
             sure = certain and run.word not in written and (run.how != "name" or _SAME_PATH.issuperset(wrappers))
             found.append(run._replace(certain=sure))
         if item.program in _ELSEWHERE and "rev-parse" not in item.words:
@@ -120,19 +120,19 @@ def _run_files(text: str) -> tuple[RunFile, ...]:
     code_from = {program for item in items for program in item.code_from} & PRINTING
     read = [item for item in items if item.program in code_from]  # `cat hooks/*.sh | sh`
     found += [RunFile(word, "load", item.directory) for item in read for word in item.words if word[:1] != "-"]
-    return tuple(dict.fromkeys(map(_below, found)))
+    return tuple(dict.fromkeys(map(_as_folder, found)))
 
 
-def _below(run: RunFile) -> RunFile:
-    """What `find` finds below a folder may be any of its files."""
+def _as_folder(run: RunFile) -> RunFile:
+    """A file of unknown name in a folder, such as one that `find` found, becomes the folder: it may be any file there."""
     folder = run.word.removesuffix(f"/{UNKNOWN}")
     return run if folder in (run.word, "") or run.how == "name" else run._replace(word=folder, how="folder")
 
 
-def _of(item: Command, before: Command | None, own: set[str]) -> Iterator[RunFile]:
-    """What one command runs."""
+def _files_of(item: Command, before: Command | None, functions: set[str]) -> Iterator[RunFile]:
+    """The files that one simple command runs; `functions` are the shell functions that the line defines."""
     word, directory = item.path or item.program, item.directory
-    if not item.program or word in own:
+    if not item.program or word in functions:
         return
     if before is not None and _is_module(before, item):
         return
@@ -148,7 +148,7 @@ def _of(item: Command, before: Command | None, own: set[str]) -> Iterator[RunFil
     elif item.program in ("source", ".") and item.words:
         yield RunFile(item.words[0], "script", directory)
     elif item.program == "run-parts":
-        operand = next((one for one in reversed(item.words) if not one.startswith("-")), "")
+        operand = next((argument for argument in reversed(item.words) if not argument.startswith("-")), "")
         if operand:
             yield RunFile(operand, "folder", directory)
     if "/" in word or UNKNOWN in word or UNSET in word:
@@ -160,21 +160,21 @@ def _of(item: Command, before: Command | None, own: set[str]) -> Iterator[RunFil
 
 
 def _is_module(before: Command, item: Command) -> bool:
-    """Whether the reader's second command is only the module of the first: `python -m a.b`."""
+    """Whether `item` is only the module that `before` runs: the reader reports `python -m a.b` as two commands."""
     files = script_files(before.program, before.words)
     return files is not None and bool(files.module) and (item.path or item.program) == files.module
 
 
 def _wraps(item: Command, after: Command) -> bool:
-    """Whether a command is only what runs the next one: `timeout 5 ./x`, `sh -c './x'`."""
+    """Whether `item` only starts the command `after`: `timeout 5 ./x`, `sh -c './x'`."""
     if after.depth > item.depth:
         return True
-    own = ((after.path or after.program), *after.words)
-    return len(own) <= len(item.words) and item.words[len(item.words) - len(own) :] == own
+    started = ((after.path or after.program), *after.words)
+    return len(started) <= len(item.words) and item.words[len(item.words) - len(started) :] == started
 
 
 def _changes_nothing(item: Command) -> bool:
-    """Whether a command makes no file that a later one could run."""
+    """Whether a command creates no file that a later command could run."""
     if item.program == "git":
         return "rev-parse" in item.words
     plain = item.program in PRINTING or BUILTIN.fullmatch(item.program) is not None or item.program in ("sleep", "date")
@@ -182,7 +182,7 @@ def _changes_nothing(item: Command) -> bool:
 
 
 class Problem(NamedTuple):
-    """Why a command is likely to fail: the message, the fix, and whether a file of it is the reason (else a program)."""
+    """Why a command is likely to fail: the message, the fix, and whether a script is the reason (else a program)."""
 
     message: str
     hint: str
@@ -190,10 +190,10 @@ class Problem(NamedTuple):
 
 
 def problems(command: str, args: Sequence[str] = (), *, base: str, root: str, path: str = "") -> Iterator[Problem]:
-    """Scripts and programs of a command that are missing, or that cannot be started.
+    """The problems of scripts and programs of a command that are missing, or that cannot be started.
 
-    It starts in `base`, in the project `root`; both are empty if that is not known, and then relative paths are not checked.
-    `path` is the PATH that the hook sets.
+    The command starts in `base`, and the project is `root`; if these are not known, they are empty, and relative paths are
+    not checked. `path` is the PATH that the hook sets.
     """
     for run in run_files(command, args):
         if not run.certain or not run.known or run.how == "load":
@@ -216,7 +216,7 @@ def _file_problems(run: RunFile, full: str) -> Iterator[Problem]:
             any(os.path.exists(full + end) for end in _ENDS) or ("/" not in run.word and shutil.which(run.word))
         )
         if not looked_up:
-            message = f"the command names {run.shown}, which is not there"
+            message = f"the command names {run.shown}, which does not exist"
             yield Problem(message, "create the script, or correct the path", of_file=True)
     elif run.how == "program":
         if not os.path.isfile(full) or not os.access(full, os.X_OK):

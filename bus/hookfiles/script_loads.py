@@ -1,7 +1,6 @@
-"""What a script loads by its own text: `source ./lib.sh`, `import helper`, `require('./x')`, the commands that it starts.
+"""Finds the files that a script's text loads: `source ./lib.sh`, `import helper`, `require('./x')`, commands that it starts.
 
-Only loads that the text names as such count. A file whose name is worked out while the script runs, an installed package
-and a data file are not found.
+It does not find files whose names the script computes, installed packages, or data files.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from bus.hookfiles.programs import run_files
 Language = Literal["sh", "python", "other", ""]
 
 MOST_TEXT: Final = 256 * 1024
-"""Bytes of a script that are read."""
+"""The most bytes of a script that are read."""
 
 _LANGUAGES: Final[dict[str, Language]] = {
     **dict.fromkeys((".sh", ".bash", ".zsh", ".dash", ".ksh"), "sh"),
@@ -59,9 +58,9 @@ _ENDS: Final = {
 
 
 def loads(path: str, root: str) -> tuple[str, ...]:
-    """The files that a script may load, absolute, also if they are missing; of a folder those that an interpreter runs.
+    """The absolute paths that a script may load, also of missing files; for a folder, the files that an interpreter runs.
 
-    `root` is the project's folder. Empty for what is no script.
+    `root` is the project's folder. Empty if `path` is not a script.
     """
     try:
         found = os.stat(path)
@@ -99,7 +98,7 @@ def _by_shebang(raw: bytes) -> Language:
 
 
 def _entries(folder: str) -> Iterator[str]:
-    """What `python3 FOLDER` and `node FOLDER` run."""
+    """The files that `python3 FOLDER` and `node FOLDER` run."""
     manifest = os.path.join(folder, "package.json")
     yield from (os.path.join(folder, name) for name in ("__main__.py", "index.js", "index.ts"))
     yield manifest
@@ -112,14 +111,14 @@ def _entries(folder: str) -> Iterator[str]:
 
 
 def _commands(text: str, folder: str, root: str) -> list[str]:
-    """The files that a shell text runs: relative to the script's folder, as with `$(dirname "$0")`, and to the project."""
+    """The files that a shell text runs: relative to the script's folder (as with `$(dirname "$0")`) and to the project."""
     runs = [run for run in run_files(text) if run.how != "name" and run.word.strip("\0\1")]
     found = [path for run in runs if (path := run.path(folder, root)) and (run.certain or os.path.exists(path))]
     return [*found, *filter(os.path.exists, (run.path(root, root) for run in runs))]
 
 
 def _imports(text: str, folder: str, root: str) -> Iterator[str]:
-    """The files of imported modules: from the script's folder, and existing ones from the project and named folders."""
+    """The files of imported modules: in the script's folder, and existing files in the project and in named folders."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -138,21 +137,21 @@ def _imports(text: str, folder: str, root: str) -> Iterator[str]:
             modules += [(base, name) for name in ([stem] if stem else []) + names]
         elif isinstance(node, ast.Call) and "sys.path" in ast.unparse(node.func):
             texts = [
-                one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)
+                part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)
             ]
-            others += [os.path.join(folder, one.lstrip("/")) for one in texts]
+            others += [os.path.join(folder, text.lstrip("/")) for text in texts]
             others += [os.path.dirname(folder)] if ".." in texts or "parent" in ast.unparse(node) else []
     for base, module in dict.fromkeys(modules):
         parts = module.split(".")
         files = [f"{'/'.join(parts[:end])}/__init__.py" for end in range(1, len(parts) + 1)]
         files.append(f"{'/'.join(parts)}.py")
-        own = os.path.join(folder, base)
-        yield from (os.path.join(own, name) for name in files)
+        start = os.path.join(folder, base)
+        yield from (os.path.join(start, name) for name in files)
         yield from filter(os.path.isfile, (os.path.join(other, name) for other in others for name in files))
 
 
 def _quoted(text: str, folder: str, end: str) -> Iterator[str]:
-    """The paths that code of other languages loads, or starts as a program."""
+    """The quoted paths that code of other languages loads, or starts as a program."""
     kind = end.lstrip(".").lower()
     ends = _ENDS["pl"] if kind == "pm" else _ENDS.get(kind, _ENDS["js"])
     for match in _LOAD.finditer(text):
@@ -165,7 +164,7 @@ def _quoted(text: str, folder: str, end: str) -> Iterator[str]:
 
 
 def closure(paths: Iterable[str], root: str, most: int) -> tuple[tuple[str, ...], bool]:
-    """Files, and all that they load inside the project; and whether that is everything: at most `most` files are read."""
+    """The files and all files in the project that they load; False if `most` files were read and others were left."""
     inside = root.rstrip("/") + "/"
     found = dict.fromkeys(paths)
     waiting, read = list(found), 0

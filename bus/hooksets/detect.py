@@ -66,9 +66,7 @@ def plugin_folders(path: Path) -> Iterator[Path]:
 def _in_folder(path: Path) -> tuple[Path, str]:
     if next(plugin_folders(path), None) is not None:
         found = {owner(folder) or _by_path(folder) for folder in plugin_folders(path)}
-        return path, found.pop() if len(found) == 1 else _by_path(
-            path
-        )  # imports.py may read each plugin in its own dialect
+        return path, found.pop() if len(found) == 1 else _by_path(path)  # imports.py may split them
     for name in CONFIG_NAMES:
         if (path / name).is_file():
             return path / name, NATIVE

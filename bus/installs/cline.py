@@ -38,7 +38,7 @@ class Scripts:
             )
         return f"{_HEAD}{hook_command(setup, 'cline', path.name, deaf=True)}\n".encode() if wanted else None
 
-    def cleaned(self, path: Path, current: bytes, original: bytes | None, *, created: bool) -> bytes | None:  # noqa: ARG002 - the seam's arguments
+    def cleaned(self, path: Path, current: bytes, original: bytes | None, *, created: bool) -> bytes | None:  # noqa: ARG002 - the protocol's arguments
         """None for our script; other scripts unchanged."""
         return None if self.calls(path, current) else current
 

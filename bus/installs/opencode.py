@@ -59,11 +59,11 @@ class PluginFile:
             return None
         return plugin_text(setup.python, setup.answer_file, events, fail_closed=setup.fail_closed).encode()
 
-    def cleaned(self, path: Path, current: bytes, original: bytes | None, *, created: bool) -> bytes | None:  # noqa: ARG002 - the seam's arguments
+    def cleaned(self, path: Path, current: bytes, original: bytes | None, *, created: bool) -> bytes | None:  # noqa: ARG002 - the protocol's arguments
         """None for our file; another file unchanged."""
         return None if _setup(current) is not None else current
 
-    def calls(self, path: Path, raw: bytes) -> tuple[InstalledCommand, ...]:  # noqa: ARG002 - the seam's argument
+    def calls(self, path: Path, raw: bytes) -> tuple[InstalledCommand, ...]:  # noqa: ARG002 - the protocol's argument
         """The command of each event, as the plugin runs it."""
         setup = _setup(raw)
         if setup is None:

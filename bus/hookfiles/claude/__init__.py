@@ -1,4 +1,4 @@
-"""Hooks of Claude Code and of ion, which has the same plugins: their commands run as in their own system.
+"""Hooks of Claude Code and of ion, which has the same plugins; a command runs as its own system would run it.
 
 `reading`, `event_reader` and `plugins` read the files. `matching`, `permission_rules` and `run_by_claude` decide which
 hooks run. `stdin` makes a command's input, and `output` reads its result.
@@ -15,7 +15,7 @@ from typing import Final
 from bus.agents.claude import NAME as CLAUDE
 from bus.config.hook_file_value import HookFile
 from bus.events import Event
-from bus.hookfiles.claude.matching import TOOL_EVENTS, field, matches, moment, spoken_tool
+from bus.hookfiles.claude.matching import TOOL_EVENTS, field, matches, moment, tool_name_for_hook
 from bus.hookfiles.claude.output import ION, answered, ended
 from bus.hookfiles.claude.permission_rules import holds
 from bus.hookfiles.claude.reading import read
@@ -42,7 +42,7 @@ class _Hooks:
         return read(path, layer, self.name)
 
     def applies(self, hook: Hook, event: Event) -> bool:
-        """Whether the matchers of its groups and its `if` fit (I-06), and Claude Code does not run the hook itself."""
+        """Whether its matchers and its `if` fit (I-06), and Claude Code does not run the hook itself."""
         if claude_runs(hook, event):
             return False
         name, rule = _moment(hook), hook.own.get("if")
@@ -51,7 +51,7 @@ class _Hooks:
         return rule is None or (name in TOOL_EVENTS and holds(rule, event))
 
     def variables(self, hook: Hook, event: Event) -> Mapping[str, str]:
-        """CLAUDE_PROJECT_DIR, the plugin's folders (creates its data folder), and for ion's hooks ION_… (I-07)."""
+        """CLAUDE_PROJECT_DIR, the plugin's folders (it creates the data folder), and ION_… for ion's hooks (I-07)."""
         project = hook.own.get("project") or (place_of(event.cwd).project if event.cwd else "")
         found = {"CLAUDE_PROJECT_DIR": project} if project else {}
         if event.session:
@@ -71,7 +71,7 @@ class _Hooks:
             ):  # scripts expect the folder; if it cannot be made, their own error says so
                 os.makedirs(folder, exist_ok=True)
         if self.name == ION:
-            found |= _ion(event)
+            found |= _ion_variables(event)
         return found
 
     def stdin(self, hook: Hook, event: Event) -> bytes:
@@ -86,7 +86,7 @@ class _Hooks:
         """The body for an http hook: the same bytes as a command's stdin."""
         if hook is not None:
             return self.stdin(hook, event)
-        return encode(payload(moment(event), event, spoken_tool(event, ()), ion=self.name == ION))
+        return encode(payload(moment(event), event, tool_name_for_hook(event, ()), ion=self.name == ION))
 
     def http_answer(self, raw: bytes, hook: Hook, event: Event) -> Outcome:
         """The outcome of an http hook's answer: only a JSON object is valid; any other answer is a failure."""
@@ -102,14 +102,14 @@ def _moment(hook: Hook) -> str:
 def _tool(hook: Hook, event: Event) -> str:
     if _moment(hook) not in TOOL_EVENTS:
         return ""
-    return spoken_tool(event, hook.own.get("matchers", ()))
+    return tool_name_for_hook(event, hook.own.get("matchers", ()))
 
 
-def _ion(event: Event) -> dict[str, str]:
+def _ion_variables(event: Event) -> dict[str, str]:
     model = field(event, "model")
-    given = model if isinstance(model, dict) else {"name": model, "provider": field(event, "provider")}
-    name = next((value for key in ("name", "slug", "id") if isinstance(value := given.get(key), str)), "")
-    provider = given.get("provider")
+    model_fields = model if isinstance(model, dict) else {"name": model, "provider": field(event, "provider")}
+    name = next((value for key in ("name", "slug", "id") if isinstance(value := model_fields.get(key), str)), "")
+    provider = model_fields.get("provider")
     return {
         "ION_SESSION_ID": event.session,
         "ION_CWD": event.cwd,

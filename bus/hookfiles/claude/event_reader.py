@@ -41,7 +41,7 @@ ION: Final = "ion"
 _DEFAULT: Final = 600.0
 _ION_DEFAULT: Final = 5000.0  # milliseconds (I-04)
 _NO_HTTP: Final = frozenset({"SessionStart", "Setup"})
-_LATER: Final[Mapping[str, str]] = {
+_NOT_RUN_YET: Final[Mapping[str, str]] = {
     "mcp_tool": "a call of an MCP tool",
     "prompt": "a question to a model",
     "agent": "a subagent that checks",
@@ -72,7 +72,9 @@ class EventReader(Reading):
         self.roots = Roots.of(
             Path(document.file), plugin.root if plugin else "", plugin.slug if plugin else "", dialect
         )
-        self.itself = folder_read_by_claude(Path(document.file), self.roots.plugin, layer) if dialect != ION else ""
+        self.run_by_claude = (
+            folder_read_by_claude(Path(document.file), self.roots.plugin, layer) if dialect != ION else ""
+        )
         self.settings: Mapping[str, Plain] = {}
         self.env: dict[str, str] = {}
         self.unseen: list[str] = []
@@ -136,7 +138,9 @@ class EventReader(Reading):
             )
         if name in NEVER:
             self.warn(
-                at, f"{name} is not run here: its hook has to make a worktree, which the bus cannot answer", key=True
+                at,
+                f"{name} is not run here: its hook has to make a worktree, and the bus cannot return its path",
+                key=True,
             )
             return
         if not isinstance(groups, list):
@@ -183,15 +187,15 @@ class EventReader(Reading):
         """The hook of a handler. Returns None, and reports why, if it cannot be used or does not run here."""
         handler, at = entry.handler, entry.at
         before = len(self.problems)
-        if handler.type in _LATER:
+        if handler.type in _NOT_RUN_YET:
             self.warn(
-                (*at, "type"), f"{handler.type} ({_LATER[handler.type]}) is not run here yet: this handler does nothing"
+                (*at, "type"), f"{handler.type} ({_NOT_RUN_YET[handler.type]}) is not run here yet: this handler does nothing"
             )
             return None
         if handler.rule is not None and not self.rule(name, handler.rule, at):
             return None
         if handler.once:
-            self.warn((*at, "once"), "once means something in a skill's own hooks only; here it runs every time")
+            self.warn((*at, "once"), "once has a meaning only in hooks of a skill; here the hook runs every time")
         http = self.http(name, handler, at) if handler.type == "http" else None
         command = self.command(handler, at) if handler.type == "command" else ("", ())
         if (
@@ -201,10 +205,10 @@ class EventReader(Reading):
         ):
             return None
         matchers = [] if any(text in ("", "*") for text in entry.matchers) else entry.matchers
-        own: dict[str, Any] = {"event": name, **({"matchers": matchers} if matchers else {})}
-        own |= {"if": handler.rule} if handler.rule is not None else {}
-        own |= {"wakes": True} if handler.wakes else {}
-        own |= self.roots.own() | ({"itself": self.itself} if self.itself else {})
+        kept: dict[str, Any] = {"event": name, **({"matchers": matchers} if matchers else {})}
+        kept |= {"if": handler.rule} if handler.rule is not None else {}
+        kept |= {"wakes": True} if handler.wakes else {}
+        kept |= self.roots.own() | ({"itself": self.run_by_claude} if self.run_by_claude else {})
         text, args = command or ("", ())
         return Hook(
             id=self.id(self.plugin.slug if self.plugin else self.dialect, name),
@@ -222,7 +226,7 @@ class EventReader(Reading):
             env_pass=tuple(handler.env_pass),
             dialect=self.dialect,
             plugin=self.plugin.name if self.plugin else "",
-            own=own,
+            own=kept,
             layer=self.layer,
             origin=self.origin(at),
         )
@@ -271,8 +275,8 @@ class EventReader(Reading):
         if handler.wakes:
             self.warn(
                 (*at, "asyncRewake"),
-                "it runs in the background and cannot wake the agent here (asyncRewake): what it says with exit 2 goes "
-                "with the session's next event that can carry it",
+                "it runs in the background and cannot wake the agent here (asyncRewake): the text of exit 2 goes with the "
+                "session's next event that can carry it",
             )
         before = len(self.warnings), len(self.problems)
         for place, text in texts:

@@ -1,4 +1,4 @@
-"""The fields of Claude Code's and ion's hook files: of a matcher group, and of a handler of any type."""
+"""The types of Claude Code's and ion's hook files: a matcher group, and a handler of any type."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     allowed: list[str] | None = msgspec.field(default=None, name="allowedEnvVars")
     env_pass: list[EnvName] = msgspec.field(default_factory=list)
-    """A field of Fleethook: environment variables that the command gets, since here it does not get all of them."""
+    """A field of Fleethook: further environment variables that the command gets."""
     status: Any = msgspec.field(default=None, name="statusMessage")
     description: str = ""
     # Fields of types that do not run here: they are accepted, so that they are not reported as unknown.

@@ -1,4 +1,4 @@
-"""Where Claude Code and ion keep hooks on a machine: settings, enabled plugins, folders of plugins (I-08)."""
+"""Finds the hooks of Claude Code and ion on a machine: settings, enabled plugins, folders of plugins (I-08)."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def _installed(home: Path, project: Path | None) -> Iterator[Location]:
         return
     enabled: dict[str, Any] = {}
     for path in (home / _SETTINGS, *((project / _SETTINGS, project / _LOCAL) if project is not None else ())):
-        given = _object(path).get("enabledPlugins")
-        enabled |= given if isinstance(given, dict) else {}
+        plugins = _object(path).get("enabledPlugins")
+        enabled |= plugins if isinstance(plugins, dict) else {}
     for name, entries in listed.items():
         if enabled.get(name) is not True:
             continue

@@ -1,4 +1,4 @@
-"""Which hooks of Claude Code's format run: maps every agent's events and tools to its names, and checks its matchers."""
+"""Decides which hooks of Claude Code's format run: maps agents' events and tools to its names, and checks its matchers."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ _NEUTRAL: Final[Mapping[str, object]] = {
 _NAMES: Final = re.compile(r"[A-Za-z0-9_ ,|-]*")
 _NAMED_GROUP: Final = re.compile(r"\(\?<(?=[A-Za-z_])")
 _CAP: Final = 256
-"""Most characters of a name that are matched: some patterns run with `re`, whose time is not bounded."""
+"""The most characters of a name that are matched: some patterns run with `re`, whose time is not bounded."""
 
 _EVERY: Final = frozenset({"", "*"})
 _ALSO_CALLED: Final = {"Agent": ("Task",), "Task": ("Agent",)}  # renamed in 2026; old matchers still work
@@ -102,7 +102,7 @@ def patterns(name: str) -> tuple[str, ...]:
 
 
 def moment(event: Event) -> str:
-    """Claude Code's name of the event; the agent's own if Claude Code has none."""
+    """Claude Code's name of the event; the agent's own name if Claude Code has no such event."""
     if event.native in CAPABILITIES:
         return event.native
     return next((name for name, can in CAPABILITIES.items() if can.type == event.type), event.native or event.type)
@@ -122,7 +122,7 @@ def names(event: Event) -> tuple[str, ...]:
     patch = event.input.get("patch")
     creates = isinstance(patch, str) and "*** Update File: " not in patch and "*** Add File: " in patch
     found = _tool_names(event.source, event.tool, event.native_tool or event.tool, creates)
-    if event.tool == "bash" and isinstance(patch, str):  # a shell command that the agent carries out as an edit
+    if event.tool == "bash" and isinstance(patch, str):  # a shell command that the agent runs as an edit
         edits = (name for name in _tool_names("codex", "edit", "apply_patch", creates) if name not in found)
         return (*found, *edits)
     return found
@@ -134,9 +134,9 @@ def _tool_names(source: str, tool: str, native: str, creates: bool) -> tuple[str
         return (native, *_ALSO_CALLED.get(native, ())) if native else ()
     found: list[str] = []
     for name in tool_names(tool, native):
-        if name != native or name == tool:  # OpenCode and Python programs say `bash` themselves
-            own = tool_for(CLAUDE, name)
-            found += [own, *_ALSO_CALLED.get(own, ())]
+        if name != native or name == tool:  # `name == tool`: OpenCode and Python programs use the name `bash`
+            claude_name = tool_for(CLAUDE, name)
+            found += [claude_name, *_ALSO_CALLED.get(claude_name, ())]
     if creates:
         found.sort(key=lambda name: name != "Write")
     return tuple(dict.fromkeys([*found, native]))
@@ -164,9 +164,9 @@ def listed(text: str) -> list[str]:
 
 
 def index_tool(matchers: Iterable[str]) -> str:
-    """The tool matcher for the index, over canonical and native names; empty if any tool may fit.
+    """The tool matcher for the hook index, over canonical and native names; empty if any tool may fit.
 
-    It may match too many tools, which `matches` checks again, and never too few.
+    It may match too many tools, because `matches` checks them again, but never too few.
     """
     found: dict[str, None] = {}
     patterns: list[str] = []
@@ -200,12 +200,12 @@ def matches(name: str, matchers: Collection[str], event: Event) -> bool:
     else:
         subject = field(event, SUBJECTS[name]) if name in SUBJECTS else None
         if not isinstance(subject, str) or not subject:
-            return True  # there is no value to match: Claude Code runs the hook then
+            return True  # if there is no value to match, Claude Code runs the hook
         subjects = (subject.rpartition("/")[2], subject) if name == "FileChanged" else (subject,)
     return any(compile_matcher(text, exact=name in EXACT_ONLY)(subjects) for text in matchers)
 
 
-def spoken_tool(event: Event, matchers: Collection[str]) -> str:
+def tool_name_for_hook(event: Event, matchers: Collection[str]) -> str:
     """The name of the tool that a hook gets: the first name that its matchers ask for."""
     known = names(event)
     fitting = (name for name in known if not matchers or any(compile_matcher(text)((name,)) for text in matchers))

@@ -20,10 +20,10 @@ from bus.wire.codec import read_json, write_json
 
 ION: Final = "ion"
 
-_TALKS: Final = frozenset({"SessionStart", "UserPromptSubmit", "UserPromptExpansion", "PostModelSwitch"})
+_CONTEXT_EVENTS: Final = frozenset({"SessionStart", "UserPromptSubmit", "UserPromptExpansion", "PostModelSwitch"})
 """The events at which plain text on stdout is context for the model."""
 
-_STAYS: Final[Mapping[str, str]] = {
+_NOT_PASSED_ON: Final[Mapping[str, str]] = {
     "initialUserMessage": "a first message",
     "sessionTitle": "a session title",
     "watchPaths": "paths to watch",
@@ -34,7 +34,7 @@ _STAYS: Final[Mapping[str, str]] = {
     "displayContent": "changed screen text",
     "worktreePath": "a worktree's path",
 }
-"""Fields of hookSpecificOutput that the bus does not carry, and their names for people."""
+"""Fields of hookSpecificOutput that the bus does not pass on, and what messages call them."""
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -74,8 +74,8 @@ class _Specific(msgspec.Struct, frozen=True):
     mcp_output: Any = msgspec.field(default=None, name="updatedMCPToolOutput")
 
 
-class _Said:
-    """The values of one answer, while they are read."""
+class _AnswerValues:
+    """The values of one answer while it is read."""
 
     def __init__(self) -> None:
         self.decision: Decision = "abstain"
@@ -99,12 +99,12 @@ def ended(hook: Hook, name: str, event: Event, tool: str, done: Finished, second
     if not stdout.startswith("{"):
         if code == 2:
             return _blocked(hook, name, stderr, exit_code=code, output=shown)
-        talks = name in _TALKS or hook.dialect == ION
+        talks = name in _CONTEXT_EVENTS or hook.dialect == ION
         contexts = (stdout,) if stdout and talks and not wrong else ()
         return Outcome(contexts=contexts, failure=wrong, exit_code=code, output=shown)
     got = answered(hook, name, event, tool, done.stdout, cut=done.stdout_cut)
     if code == 2:
-        # An allow cannot cancel the exit code, nor can JSON that cannot be read.
+        # Neither an allow nor unreadable JSON overrides exit code 2.
         reason = got.reason if got.decision == "deny" else stderr or got.reason
         return _blocked(hook, name, reason, exit_code=code, output=shown)
     if wrong and got.decision != "deny":
@@ -138,14 +138,14 @@ def _read(hook: Hook, name: str, event: Event, tool: str, value: dict[str, Any])
     specific = msgspec.convert(answer.specific or {}, _Specific)
     if answer.specific is not None and specific.event != name and not (hook.dialect == ION and specific.event is None):
         raise DecodeError(f"hookSpecificOutput.hookEventName has to be {name!r}, not {specific.event!r}")
-    result = _Said()
+    result = _AnswerValues()
     _decide(name, answer, specific, result)
     result.context = (specific.context or "").strip()
-    for key, what in _STAYS.items():
+    for key, what in _NOT_PASSED_ON.items():
         if (answer.specific or {}).get(key) not in (None, False):
-            result.notes.append(f"{what} ({key}) is not carried by the bus")
+            result.notes.append(f"the bus does not pass on {what} ({key})")
     if answer.terminal:
-        result.notes.append("terminalSequence is not carried by the bus")
+        result.notes.append("the bus does not pass on terminalSequence")
     if answer.in_background:
         result.notes.append(
             "it went on in the background (async), and its output is not read here: use `async` in its entry"
@@ -155,8 +155,8 @@ def _read(hook: Hook, name: str, event: Event, tool: str, value: dict[str, Any])
     return _outcome(hook, answer, result, None)
 
 
-def _decide(name: str, answer: _Answer, specific: _Specific, result: _Said) -> None:
-    """The decision. An answer can give one in several ways: the strongest way counts."""
+def _decide(name: str, answer: _Answer, specific: _Specific, result: _AnswerValues) -> None:
+    """Set the decision. An answer can have it in several fields: the field that is read last here counts."""
     can = CAPABILITIES.get(name)
     blocks = can is None or can.block
     if answer.decision is not None:
@@ -174,14 +174,14 @@ def _decide(name: str, answer: _Answer, specific: _Specific, result: _Said) -> N
         result.decision = _DECISIONS[specific.permission]
         result.reason = specific.why or answer.reason or ""
         if specific.permission == "defer":
-            result.notes.append("defer became ask: only Claude Code itself can put a call off")
+            result.notes.append("defer became ask: only Claude Code itself can defer a call")
     if specific.decision is not None and name == "PermissionRequest":
         _permit(specific.decision, result)
     if specific.action is not None and name in ("Elicitation", "ElicitationResult"):
         if specific.action in ("decline", "cancel"):
             result.decision = "deny"
         else:
-            result.notes.append("an answer to the server's question (action) is not carried by the bus")
+            result.notes.append("the bus does not pass on an answer to the server's question (action)")
     if name == "PostToolUse":
         result.output = specific.output if specific.output is not None else specific.mcp_output
     if specific.updated is not None and name == "PreToolUse":
@@ -189,14 +189,14 @@ def _decide(name: str, answer: _Answer, specific: _Specific, result: _Said) -> N
     if answer.continue_ is False:
         _stop(can.type if can is not None else "", answer, result)
     if result.decision == "deny" and not blocks:
-        result.notes.append(f"it wanted to block, which {name} does not: {result.reason or 'no reason given'}")
+        result.notes.append(f"it wanted to block, but {name} cannot be blocked: {result.reason or 'no reason given'}")
         result.decision, result.reason = "abstain", ""
 
 
 _DECISIONS: Final[Mapping[str, Decision]] = {"allow": "allow", "deny": "deny", "ask": "ask", "defer": "ask"}
 
 
-def _permit(decision: _Permission, result: _Said) -> None:
+def _permit(decision: _Permission, result: _AnswerValues) -> None:
     if decision.behavior not in ("allow", "deny"):
         raise DecodeError(f"decision.behavior has to be allow or deny, not {decision.behavior[:40]!r}")
     result.decision = _DECISIONS[decision.behavior]
@@ -208,21 +208,21 @@ def _permit(decision: _Permission, result: _Said) -> None:
         result.interrupt = bool(decision.interrupt)
 
 
-def _stop(kind: str, answer: _Answer, result: _Said) -> None:
+def _stop(kind: str, answer: _Answer, result: _AnswerValues) -> None:
     """`continue: false` ends the agent's work and overrides every decision; it also denies the present call."""
     result.halt = answer.stop_reason or "a hook stopped the agent"
-    if kind in STOPS:  # there a block makes the agent go on, which is the opposite
+    if kind in STOPS:  # there a deny would make the agent go on
         result.decision, result.reason = "abstain", ""
     else:
         result.decision, result.reason = "deny", result.halt
 
 
-def _rewriting(hook: Hook, event: Event, tool: str, answer: _Answer, result: _Said) -> Outcome:
+def _rewriting(hook: Hook, event: Event, tool: str, answer: _Answer, result: _AnswerValues) -> Outcome:
     rewrite = read_rewrite(event, tool, result.updated or {})
     if rewrite.unwritable:
         result.decision = "deny"
         result.reason = (
-            f"a hook changed the input in a way that {event.native_tool or tool} has no form for; "
+            f"a hook changed the input in a way that {event.native_tool or tool} has no fields for; "
             f"call it with {write_json(rewrite.unwritable).decode('ascii')} instead"
         )
         return _outcome(hook, answer, result, None)
@@ -231,7 +231,7 @@ def _rewriting(hook: Hook, event: Event, tool: str, answer: _Answer, result: _Sa
     return _outcome(hook, answer, result, rewrite.changed or None)
 
 
-def _outcome(hook: Hook, answer: _Answer, result: _Said, updated: dict[str, Any] | None) -> Outcome:
+def _outcome(hook: Hook, answer: _Answer, result: _AnswerValues, updated: dict[str, Any] | None) -> Outcome:
     reason = result.reason.strip()
     if not reason and result.decision in ("deny", "ask"):
         reason = f"hook {hook.id!r} says {result.decision} and gives no reason"
@@ -252,11 +252,11 @@ def _outcome(hook: Hook, answer: _Answer, result: _Said, updated: dict[str, Any]
 
 
 def _blocked(hook: Hook, name: str, reason: str, *, exit_code: int, output: str) -> Outcome:
-    """Exit 2: a block if the event has one, else a message to the person."""
+    """The outcome of exit 2: a block if the event can be blocked, else a message to the user."""
     can = CAPABILITIES.get(name)
-    # Claude Code ignores it at PermissionRequest; ion blocks at every event (I-03).
-    deaf = can is not None and (not can.block or (name == "PermissionRequest" and hook.dialect != ION))
-    if deaf:
+    # Claude Code ignores exit 2 at PermissionRequest; ion blocks at every event (I-03).
+    ignores_block = can is not None and (not can.block or (name == "PermissionRequest" and hook.dialect != ION))
+    if ignores_block:
         note = f"hook {hook.id!r} exited 2, which blocks nothing at {name}: {reason or 'no reason given'}"
         return Outcome(note=note, exit_code=exit_code, output=output)
     reason = reason or f"hook {hook.id!r} blocks it (exit 2) and gives no reason"

@@ -1,4 +1,4 @@
-"""The `if` of a Claude Code hook: one permission rule, `Bash(git *)` or `Edit(src/**)`. In doubt it fits."""
+"""The `if` of a Claude Code hook: one permission rule, `Bash(git *)` or `Edit(src/**)`. If it is unclear, the rule fits."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def parse_rule(text: str) -> PermissionRule:
 
 
 def holds(text: str, event: Event) -> bool:
-    """Whether the rule fits the tool call. In doubt it fits, so that no guard is lost to an unreadable command."""
+    """Whether the rule fits the tool call. It also fits a command that cannot be read, so that no guard is skipped."""
     rule = parse_rule(text)
     if not _is_tool(rule.tool, event):
         return False
@@ -70,7 +70,7 @@ def _is_tool(wanted: str, event: Event) -> bool:
 
 
 def _runs(pattern: str, command: str) -> bool:
-    """Whether a shell would run a command that fits: the whole line, or any command in it."""
+    """Whether the whole line, or any command in it, fits the pattern."""
     wanted = pattern.removesuffix(":*") + " *" if pattern.endswith(":*") else pattern
     regex = _wildcard(wanted)
     if regex.fullmatch(command.strip()):
@@ -85,7 +85,7 @@ def _runs(pattern: str, command: str) -> bool:
 
 
 def _may_be(pattern: str, line: str) -> bool:
-    """Whether a line whose end only the shell knows may fit: compares its known beginning."""
+    """Whether a line with a part that only the shell knows may fit: compares the text before that part."""
     known, unknown, _ = line.partition(_UNKNOWN)
     if not unknown:
         return False
@@ -94,7 +94,7 @@ def _may_be(pattern: str, line: str) -> bool:
 
 
 def _touches(pattern: str, event: Event) -> bool:
-    """Whether any path of the call fits, as written or with links resolved; a call without a path may."""
+    """Whether any path of the call fits, as written or with links resolved; True for a call without a path."""
     fields = event.input
     paths = fields.get("paths") if isinstance(fields.get("paths"), list) else [fields.get("path")]
     words = [path for path in paths or () if isinstance(path, str) and path]

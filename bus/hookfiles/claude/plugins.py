@@ -34,7 +34,7 @@ _SLUG: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _FRONT: Final = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*(?:\n|\Z)", re.DOTALL)
 _COMMENT: Final = re.compile(r"(?:#!.*\n)?\s*#[ \t]*([^\n]+)")
 _MOST: Final = 500
-"""Most files of one kind; a folder with more is not a plugin."""
+"""The most files of one kind; a folder with more is not a plugin."""
 
 
 class Item(NamedTuple):
@@ -59,7 +59,7 @@ class McpServer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HookSource(NamedTuple):
-    """One mapping of events to hooks: its document, and its place in it."""
+    """One mapping of events to hooks: the document, and the mapping's place in it."""
 
     document: Document
     at: PathParts
@@ -134,18 +134,18 @@ def plugin_contents(path: Path, *, hooks_only: bool = False, single_files: bool 
     return _PluginReader(root, single_files=single_files).read(hooks_only=hooks_only)
 
 
-def inside(root: str, given: str) -> str:
+def inside(root: str, path_text: str) -> str:
     """The real path of a file that a plugin names; raises ConfigError (without a place) if it is outside of the plugin."""
-    if os.path.isabs(given) or given.startswith("~"):
+    if os.path.isabs(path_text) or path_text.startswith("~"):
         raise ConfigError(
-            f"the path {given[:80]!r} is not inside the plugin", hint="write it from the plugin's folder: ./…"
+            f"the path {path_text[:80]!r} is not inside the plugin", hint="write it from the plugin's folder: ./…"
         )
-    if ".." in given.split("/"):
-        raise ConfigError(f"the path {given[:80]!r} leads out of its folder (..)", hint="move the file into the plugin")
-    found = os.path.realpath(os.path.join(root, given))
-    if "\0" in given or not within(found, root):
+    if ".." in path_text.split("/"):
+        raise ConfigError(f"the path {path_text[:80]!r} leads out of its folder (..)", hint="move the file into the plugin")
+    found = os.path.realpath(os.path.join(root, path_text))
+    if "\0" in path_text or not within(found, root):
         raise ConfigError(
-            f"the path {given[:80]!r} is a link that leads out of the plugin", hint="copy the file into it"
+            f"the path {path_text[:80]!r} is a link that leads out of the plugin", hint="copy the file into it"
         )
     return found
 
@@ -193,13 +193,13 @@ class _PluginReader:
             warnings=tuple(self.warnings),
         )
 
-    def document(self, given: Path | str, *, at: tuple[Document, PathParts] | None = None) -> Document | None:
+    def document(self, path_text: Path | str, *, at: tuple[Document, PathParts] | None = None) -> Document | None:
         """A file of the plugin; None if it does not exist, or must not be read (which is reported)."""
         try:
-            path = Path(inside(str(self.root), str(given)))
+            path = Path(inside(str(self.root), str(path_text)))
             return load(path) if at is not None or path.exists() else None
         except ConfigError as error:
-            self.report(error, at, str(self.root / given))
+            self.report(error, at, str(self.root / path_text))
             return None
 
     def report(self, error: ConfigError, at: tuple[Document, PathParts] | None, file: str) -> None:
@@ -313,8 +313,8 @@ class _PluginReader:
 
     def servers(self, manifest: Document | None, plugin: str) -> Iterator[McpServer]:
         """The servers of .mcp.json, mcp/mcp.json and the manifest, in the forms of Claude Code and of ion."""
-        for given in (Path(".mcp.json"), Path("mcp", "mcp.json")):
-            document = self.document(given)
+        for path_text in (Path(".mcp.json"), Path("mcp", "mcp.json")):
+            document = self.document(path_text)
             if document is not None:
                 yield from self.server_file(document, (), document.value, plugin)
         if manifest is None:
@@ -351,18 +351,18 @@ class _PluginReader:
                 continue
             try:
                 filled = {key: self.filled(part) for key, part in entry.items()}
-                given = msgspec.convert(filled, _ServerEntry)
+                path_text = msgspec.convert(filled, _ServerEntry)
             except msgspec.ValidationError as error:
                 self.problems.append(document.error(place, f"the MCP server {name[:64]!r} does not fit: {error}"))
                 continue
             origin = f"{document.file}:{document.place(place)[0]}"
             yield McpServer(
                 name=plugin or name,
-                command=given.command,
-                args=tuple(given.args),
-                env=given.env,
-                url=given.url,
-                headers=given.headers,
+                command=path_text.command,
+                args=tuple(path_text.args),
+                env=path_text.env,
+                url=path_text.url,
+                headers=path_text.headers,
                 origin=origin,
             )
 

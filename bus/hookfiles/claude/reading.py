@@ -24,7 +24,7 @@ from bus.hooks import Layer
 
 
 def read(path: Path, layer: Layer, dialect: str) -> HookFile:
-    """The hooks in a file or folder; ConfigError only where nothing can be read."""
+    """The hooks in a file or folder; raises ConfigError only if nothing can be read."""
     path = Path(os.path.abspath(os.path.expanduser(path)))
     return _numbered(_joined(_parts(path, layer, dialect))).sealed()
 
@@ -40,7 +40,7 @@ def _joined(parts: Iterable[HookFile]) -> HookFile:
 
 
 def _numbered(found: HookFile) -> HookFile:
-    """The hooks with their positions in the joined file, each with an id of its own."""
+    """The hooks with their positions in the joined file and unique ids."""
     taken: set[str] = set()
     hooks = []
     for position, hook in enumerate(found.hooks):
@@ -71,7 +71,7 @@ def _parts(path: Path, layer: Layer, dialect: str) -> Iterator[HookFile]:
 
 
 def _plugins(path: Path, layer: Layer, dialect: str) -> Iterator[HookFile]:
-    """The hooks of a folder's plugins, by name; skips what is no plugin."""
+    """The hooks of a folder's plugins, by name; skips everything else."""
     found = plugins_in(path)
     if not found:
         raise ConfigError(

@@ -54,9 +54,9 @@ class Roots(NamedTuple):
         return cls(plugin, _project(Path(plugin or file)), _data(plugin, slug, dialect) if plugin else "")
 
     def own(self) -> dict[str, str]:
-        """As plain data, for the hook."""
-        given = {"root": self.plugin, "project": self.project, "data": self.data}
-        return {name: value for name, value in given.items() if value}
+        """The roots that are not empty, for `Hook.own`."""
+        values = {"root": self.plugin, "project": self.project, "data": self.data}
+        return {name: value for name, value in values.items() if value}
 
 
 def filled(command: str, args: Sequence[str] | None, roots: Roots) -> tuple[str, tuple[str, ...]]:
@@ -76,22 +76,22 @@ def filled(command: str, args: Sequence[str] | None, roots: Roots) -> tuple[str,
 
 def script_problems(text: str, roots: Roots) -> Iterator[tuple[bool, str, str]]:
     """The problems of the scripts that a command names by a placeholder: whether each is an error, the message, and the fix."""
-    for name, given in _SCRIPT.findall(text):
+    for name, script_path in _SCRIPT.findall(text):
         root = roots.project if name == "CLAUDE_PROJECT_DIR" else roots.plugin
         if name != "CLAUDE_PROJECT_DIR" and not root:
             yield False, f"{name} is empty outside of a plugin", "write the path, or use CLAUDE_PROJECT_DIR"
             continue
         if not root:
             continue
-        path = os.path.join(root, given.lstrip("/"))
+        path = os.path.join(root, script_path.lstrip("/"))
         if name != "CLAUDE_PROJECT_DIR":
             try:
-                inside(root, given.lstrip("/"))
+                inside(root, script_path.lstrip("/"))
             except ConfigError as error:
                 yield True, error.message, error.hint
                 continue
-        if given.strip("/") and not os.path.exists(path):
-            yield False, f"the command names {path}, which is not there", "create the script, or correct the path"
+        if script_path.strip("/") and not os.path.exists(path):
+            yield False, f"the command names {path}, which does not exist", "create the script, or correct the path"
 
 
 def unset_variables(text: str) -> tuple[str, ...]:

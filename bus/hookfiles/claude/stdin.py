@@ -12,7 +12,7 @@ from bus.hookfiles.claude.matching import TOOL_EVENTS, field
 from bus.tools import canonical_input, input_for, lost_fields, native_input
 from bus.wire.codec import write_json
 
-_OWN: Final[Mapping[str, tuple[str, ...]]] = {
+_EXTRA_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "SessionStart": ("source",),
     "Setup": ("trigger",),
     "UserPromptSubmit": ("permission_mode", "prompt"),
@@ -31,7 +31,7 @@ _OWN: Final[Mapping[str, tuple[str, ...]]] = {
     "PermissionRequest": ("permission_mode",),
     "PermissionDenied": ("permission_mode", "reason"),
 }
-"""The fields that an event has in addition; Claude Code leaves out unknown values, except its nulls."""
+"""Further fields of each event. Claude Code leaves out a field without a value, except those in `_NULLABLE`."""
 
 _NULLABLE: Final = frozenset({"custom_instructions"})
 _HUNK: Final = re.compile(r"^\*\*\* (Add|Update) File: (.+?)[ \t]*$")
@@ -39,7 +39,7 @@ _MADE_FROM_PATCH: Final = frozenset({"old", "new", "content"})
 
 
 class Rewrite(NamedTuple):
-    """The changes of an `updatedInput`, for the verdict, and those that cannot be carried."""
+    """The changes in an `updatedInput`: those for the verdict, and those that the agent's call has no field for."""
 
     changed: dict[str, Any]
     """Canonical fields (for Claude Code's own event, its fields); empty if nothing changed."""
@@ -52,13 +52,13 @@ class Rewrite(NamedTuple):
 def payload(name: str, event: Event, tool: str, *, ion: bool = False) -> dict[str, Any]:
     """The payload of the event `name`, with `tool` as the tool's name; `ion` adds ion's own names.
 
-    Claude Code's own payload is unchanged, except for an input that another hook changed. For other agents, `fleethook`
-    in it has the native names and the agent's own payload.
+    Claude Code's own payload is unchanged, except for an input that another hook changed. The payload for another agent's
+    event has a field `fleethook` with the native names and the agent's own payload.
     """
     raw_payload = (
         event.raw if event.source == CLAUDE and event.raw is not None and "hook_event_name" in event.raw else None
     )
-    result = _as_it_came(raw_payload, event) if raw_payload is not None else _translated(name, event, tool)
+    result = _original_payload(raw_payload, event) if raw_payload is not None else _translated(name, event, tool)
     if ion:
         output = result.get("tool_response")
         result = {"event": name, **({} if output is None else {"tool_output": _text(output) or output}), **result}
@@ -66,7 +66,7 @@ def payload(name: str, event: Event, tool: str, *, ion: bool = False) -> dict[st
 
 
 def encode(payload: Mapping[str, Any]) -> bytes:
-    """A payload as one line, as Claude Code writes it; TypeError or ValueError for what JSON does not have."""
+    """A payload as one line, as Claude Code writes it; raises TypeError or ValueError for values that JSON does not have."""
     return write_json(dict(payload)) + b"\n"
 
 
@@ -82,9 +82,7 @@ def tool_input(event: Event, tool: str) -> dict[str, Any]:
             return native_input(CLAUDE, event.native_tool, event.input, original)
     made = input_for(CLAUDE, tool, event.source, event.native_tool or event.tool, event.input)
     patch = event.input.get("patch")
-    if (
-        isinstance(patch, str) and tool == "Bash"
-    ):  # a command is shown as a command, even if its agent edits files with it
+    if isinstance(patch, str) and tool == "Bash":  # a shell command with a patch is shown only as a command
         return {name: value for name, value in made.items() if name not in _OF_PATCH}
     if isinstance(patch, str):
         made = {**native_input(CLAUDE, tool, _from_patch(patch), {}), **made}
@@ -109,7 +107,7 @@ def read_rewrite(event: Event, tool: str, updated: Mapping[str, Any]) -> Rewrite
     return Rewrite({}, native_input(CLAUDE, tool, {key: canonical[key] for key in sorted(lost)}, {}), kept)
 
 
-def _as_it_came(raw_payload: dict[str, Any], event: Event) -> dict[str, Any]:
+def _original_payload(raw_payload: dict[str, Any], event: Event) -> dict[str, Any]:
     if (
         "tool_response" in raw_payload and raw_payload["tool_response"] != event.output
     ):  # a hook before this one changed it
@@ -122,12 +120,12 @@ def _as_it_came(raw_payload: dict[str, Any], event: Event) -> dict[str, Any]:
 
 
 def _translated(name: str, event: Event, tool: str) -> dict[str, Any]:
-    """A payload made from the event; for Claude Code's own event without its raw payload, nothing is added."""
+    """A payload in Claude Code's form, built from the event; without `fleethook` if the event is Claude Code's own."""
     result: dict[str, Any] = {"session_id": event.session, "cwd": event.cwd, "hook_event_name": name}
     more: dict[str, Any] = {}
     if event.source != CLAUDE:
-        result["transcript_path"] = _or(field(event, "transcript_path"), "")
-        known = ((key, field(event, key)) for key in _OWN.get(name, ()))
+        result["transcript_path"] = _text_or(field(event, "transcript_path"), "")
+        known = ((key, field(event, key)) for key in _EXTRA_FIELDS.get(name, ()))
         result |= {key: value for key, value in known if value is not None or key in _NULLABLE}
         native = {"source": event.source, "event": event.native, "tool": event.native_tool, "raw": event.raw}
         more = {"fleethook": native}
@@ -186,5 +184,5 @@ def _original(event: Event) -> dict[str, Any] | None:
     return tool_input_sent if isinstance(tool_input_sent, dict) else None
 
 
-def _or(value: object, default: str) -> str:
+def _text_or(value: object, default: str) -> str:
     return value if isinstance(value, str) else default

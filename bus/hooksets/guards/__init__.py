@@ -148,8 +148,8 @@ def read_pack(path: Path) -> Pack:
         description = description or entry.description
         for number, raw in enumerate(entry.rules):
             place: PathParts = ("rules", number)
-            made = _convert(document, place, raw, _RuleEntry)
-            hook, cases = _rule(document, path.stem, place, made, len(rules))
+            rule_entry = _convert(document, place, raw, _RuleEntry)
+            hook, cases = _rule(document, path.stem, place, rule_entry, len(rules))
             if any(hook.id == other.id for other in rules):
                 raise document.error((*place, "id"), f"two rules are called {raw['id']!r}")
             rules.append(hook)

@@ -359,7 +359,7 @@ def test_nobody_waits_long_for_a_look_at_quotes() -> None:
     assert literal_variables("a|" * 30_000 + "'$TOOL_ARGS'", lambda _: True) in ((), ("TOOL_ARGS",))
 
 
-LATE = "it has happened already; leave it out, or use an event that comes before"
+LATE = "such an event has already happened; leave it out, or use an earlier event"
 BAD = """{
  "comment": "unknown",
  "hooks": [
@@ -439,7 +439,7 @@ def test_a_project_s_hooks_run_at_its_root_and_missing_scripts_are_said(tmp_path
         file = read(folder, entries, "project")
         assert [hook.working_dir for hook in file.hooks] == [str(project), f"{project}/tools", "/"]
         assert [warning.partition(": ")[2] for warning in file.warnings] == [
-            "the command names ./gone.py, which is not there; create the script, or correct the path"
+            "the command names ./gone.py, which does not exist; create the script, or correct the path"
         ]
     assert [hook.working_dir for hook in read(tmp_path / "global", entries).hooks] == ["", "tools", "/"]
 

@@ -126,7 +126,7 @@ def test_defaults_are_gobbys(tmp_path: Path) -> None:
     [
         ({}, '"url" is missing'),
         ({"url": "ftp://h/"}, "the URL has to begin with https:// or http://"),
-        ({"url": "https://${HOST}/"}, "a URL holds no variable here"),
+        ({"url": "https://${HOST}/"}, "a URL cannot have a variable here"),
         (
             {"url": "https://h/", "events": ["before_tol"]},
             "Gobby has no event 'before_tol'; did you mean \"before_tool\"?",

@@ -396,7 +396,7 @@ def test_every_mistake_has_its_place_and_its_mend_and_the_rest_loads(tmp_path: P
     assert said == [
         '4:3: "name" is missing',
         '5:3: "hooks" is missing',
-        '6:12: the plugin "good" is here for the second time (the first is in line 3); names of plugins are unique',
+        '6:12: the name of the plugin "good" is taken (line 3); names of plugins are unique',
         '7:32: no event of pigo is called "tool_strat"; did you mean "tool_start"?',
         "7:78: the hooks of tool_end have to be a list; put them in brackets: [ … ]",
         '9:5: "command" is missing',
@@ -457,8 +457,8 @@ def test_a_missing_script_is_a_warning(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(file.hooks) == len(commands)
     assert [warning.split(": ", 1)[1] for warning in file.warnings if "names" in warning or "runs" in warning] == [
         "the command runs ~/there.sh, which is not executable; chmod +x ~/there.sh",
-        "the command names ~/gone.sh, which is not there; create the script, or correct the path",
-        "the command names /no/such/thing, which is not there; create the script, or correct the path",
+        "the command names ~/gone.sh, which does not exist; create the script, or correct the path",
+        "the command names /no/such/thing, which does not exist; create the script, or correct the path",
     ]
 
 

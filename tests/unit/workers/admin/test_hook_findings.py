@@ -13,7 +13,7 @@ from workers.admin.hook_findings import findings
 pytestmark = pytest.mark.req("F-11", "X-10")
 
 
-GONE = "fleethook.yaml:1:41: the command names {}, which is not there"
+GONE = "fleethook.yaml:1:41: the command names {}, which does not exist"
 
 
 def found(folder: Path, text: str) -> list[str]:
@@ -33,7 +33,7 @@ def script(path: Path, first: str, mode: int = 0o755) -> None:
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        ("./gone.sh", "fleethook.yaml:1:41: the command names ./gone.sh, which is not there"),
+        ("./gone.sh", "fleethook.yaml:1:41: the command names ./gone.sh, which does not exist"),
         ("sh gone.sh", GONE.format("gone.sh")),
         ("python3 gone.py", GONE.format("gone.py")),
         ("python3 -u gone.py --x", GONE.format("gone.py")),
@@ -71,7 +71,7 @@ def script(path: Path, first: str, mode: int = 0o755) -> None:
         ("$TOOLS/gone.sh", ""),
         ("./hook-*.sh", ""),
         ("cat ./gone", ""),
-        ("sh ./gone.sh --x", "fleethook.yaml:1:41: the command names ./gone.sh, which is not there"),
+        ("sh ./gone.sh --x", "fleethook.yaml:1:41: the command names ./gone.sh, which does not exist"),
         ("./plain.sh", "fleethook.yaml:1:41: the command runs ./plain.sh, which is not executable"),
         ("sh ./plain.sh", ""),
         ("./good.sh && ls", ""),
@@ -82,9 +82,9 @@ def script(path: Path, first: str, mode: int = 0o755) -> None:
         ("ls -la | no-such-program", "fleethook.yaml:1:41: the program no-such-program is not found on PATH"),
         ("if true; then ls; fi", ""),
         ("'$TOOL' x", ""),
-        ("$HOME/none-of-this x", "fleethook.yaml:1:41: the command names ~/none-of-this, which is not there"),
+        ("$HOME/none-of-this x", "fleethook.yaml:1:41: the command names ~/none-of-this, which does not exist"),
         ("exit 0", ""),
-        ("bash -c './gone.sh x'", "fleethook.yaml:1:41: the command names ./gone.sh, which is not there"),
+        ("bash -c './gone.sh x'", "fleethook.yaml:1:41: the command names ./gone.sh, which does not exist"),
         ("sh -ec 'no-such-program'", "fleethook.yaml:1:41: the program no-such-program is not found on PATH"),
         ("sh -c 'exit 0'", ""),
         ("./crlf.sh", "fleethook.yaml:1:41: the first line of ./crlf.sh ends with a carriage return"),

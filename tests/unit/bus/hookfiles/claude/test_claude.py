@@ -13,7 +13,7 @@ from bus.chain import changed_event
 from bus.errors import PatternError
 from bus.events import Event
 from bus.hookfiles.claude import HOOKS
-from bus.hookfiles.claude.matching import compile_matcher, index_tool, matches, names, patterns, spoken_tool
+from bus.hookfiles.claude.matching import compile_matcher, index_tool, matches, names, patterns, tool_name_for_hook
 from bus.hookfiles.claude.permission_rules import holds, parse_rule
 from bus.hookfiles.claude.stdin import tool_input
 from bus.hooks import Hook
@@ -352,9 +352,9 @@ def test_a_patch_in_a_shell_command_is_an_edit_to_hooks_for_edits_and_a_command_
     edits, shell = hook(matchers=["Edit|Write"]), hook(matchers=["Bash"])
     assert CLAUDE.applies(edits, event)
     assert CLAUDE.applies(shell, event)
-    told = [tool_input(one, spoken_tool(one, ["Edit|Write"])) for one in calls(edits, event)]
+    told = [tool_input(one, tool_name_for_hook(one, ["Edit|Write"])) for one in calls(edits, event)]
     assert [one["file_path"] for one in told] == ["sub/.env", "sub/new.py"]
     assert (told[0]["old_string"], told[0]["new_string"]) == ("a", "b")
     (alone,) = calls(shell, event)
-    assert tool_input(alone, spoken_tool(alone, ["Bash"])) == {"command": command}
+    assert tool_input(alone, tool_name_for_hook(alone, ["Bash"])) == {"command": command}
     assert not CLAUDE.applies(edits, call("codex", "Bash", command="cat <<'EOF'\nnothing\nEOF"))

@@ -200,10 +200,10 @@ def test_what_is_not_run_here_is_named(tmp_path: Path, event: str, handler: obje
 @pytest.mark.parametrize(
     ("event", "handler", "word"),
     [
-        ("PreToolUse", command(once=True), "once means something in a skill's own hooks only"),
+        ("PreToolUse", command(once=True), "once has a meaning only in hooks of a skill"),
         ("PreToolUse", command(asyncRewake=True), "cannot wake the agent here"),
         ("SessionStart", command('echo export A=1 >> "$CLAUDE_ENV_FILE"'), "CLAUDE_ENV_FILE is not set here"),
-        ("PreToolUse", command('"$CLAUDE_PROJECT_DIR"/gone.sh'), "gone.sh, which is not there"),
+        ("PreToolUse", command('"$CLAUDE_PROJECT_DIR"/gone.sh'), "gone.sh, which does not exist"),
         ("PreToolUse", command("${CLAUDE_PLUGIN_ROOT}/x.sh"), "CLAUDE_PLUGIN_ROOT is empty outside of a plugin"),
         ("NewThing", command(), "no event 'NewThing' is known here"),
     ],
