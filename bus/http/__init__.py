@@ -1,1 +1,1 @@
-"""HTTP out: where it may go, how it goes, and how it is signed."""
+"""Outgoing HTTP: the address policy, the client, and signatures."""

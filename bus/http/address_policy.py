@@ -1,8 +1,8 @@
 """Where the bus may connect: one strict URL parser, one table of address ranges, one allow list.
 
-The author of a configuration names a webhook's URL, and the machine that posts to it can often reach what the author
-cannot. So: parse once and strictly, check *every* address that the resolver returned, connect to exactly the addresses
-that `vet` returns, and do all of it again at the next attempt, since DNS answers may change in between.
+The author of a configuration names a webhook's URL, and the machine that posts to it can often reach addresses that the
+author cannot. So: parse once and strictly, check *every* address that the resolver returned, connect to exactly the
+addresses that `vet` returns, and repeat all of it at the next attempt, since DNS answers may change in between.
 
 The ranges follow IANA's special-purpose registries and are spelled out, because `ipaddress.is_global` differs by patch
 version (CVE-2024-4032) and calls multicast, NAT64, 6to4 and mapped CGNAT addresses global on 3.11.7.
@@ -76,7 +76,7 @@ _RANGES_V6: tuple[tuple[IPv6Network, str, bool], ...] = tuple(
         ("ff00::/8", "multicast", False),
     )
 )
-_GLOBAL_V6 = IPv6Network("2000::/3")  # all that IANA has handed out; anything outside has no business as a target
+_GLOBAL_V6 = IPv6Network("2000::/3")  # all that IANA has allocated; no other address can be a target
 _LOOPBACKS = (IPv4Network("127.0.0.0/8"), IPv6Network("::1/128"))
 _MAPPED = IPv6Network("::ffff:0:0/96")
 _NAT64 = IPv6Network("64:ff9b::/96")
@@ -98,9 +98,9 @@ _PORT = re.compile(r"[1-9][0-9]{0,4}\Z|0\Z")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A parsed URL; `url` is its one canonical spelling, to be used instead of what was typed.
+    """A parsed URL; `url` is its canonical spelling, which is used instead of the configured text.
 
-    `host` is lower-case ASCII (IDNA applied, no brackets); `literal` is the address where the host is one.
+    `host` is lower-case ASCII (IDNA applied, no brackets); `literal` is the address if the host is an address.
     """
 
     url: str
@@ -150,7 +150,7 @@ def parse_target(
     host, port, literal = _split_authority(authority)
     port = DEFAULT_PORTS[scheme] if port is None else port
     if port > 65535 or (port not in ports if ports is not None else port in BLOCKED_PORTS):
-        raise TargetRefused(f"port {port} is not one for webhooks")
+        raise TargetRefused(f"port {port} is not allowed for webhooks")
     place = f"[{host}]" if isinstance(literal, IPv6Address) else host
     place = place if port == DEFAULT_PORTS[scheme] else f"{place}:{port}"
     return Target(f"{scheme}://{place}{path if path.startswith('/') else '/' + path}", scheme, host, port, literal)
@@ -185,7 +185,7 @@ def vet(target: Target, addresses: Sequence[str], allowed: AddressPolicy) -> lis
 
 
 def never(target: Target) -> str:
-    """Why no allow list can open a target, as far as its URL alone shows; empty where one could."""
+    """Why no allow list can open a target, by its URL alone; empty if an allow list may open it."""
     if target.literal is None and target.host not in _METADATA_NAMES:
         return ""
     try:
@@ -201,7 +201,7 @@ def _judge(target: Target, address: str | Address, allowed: AddressPolicy) -> Ad
     try:
         candidate = ip_address(address) if isinstance(address, str) else address
     except ValueError:
-        raise TargetRefused(f"the resolver answered something that is no address for {target.host}") from None
+        raise TargetRefused(f"the resolver's answer for {target.host} is not an address") from None
     if isinstance(candidate, IPv6Address) and candidate.scope_id is not None:
         raise TargetRefused(f"{candidate} has a zone")
     if target.literal is not None and candidate != target.literal:
@@ -265,7 +265,7 @@ def _listed(target: Target, address: Address, allowed: AddressPolicy) -> bool:
         if entry.network is not None:
             if address in entry.network:
                 return True
-        # A name alone does not open loopback: the owner of its DNS would choose a port of this machine.
+        # A name does not open loopback: the owner of its DNS zone could point it at this machine.
         elif entry.host == target.host and (entry.host.endswith(".localhost") or not _is_loopback(address)):
             return True
     return False
@@ -280,7 +280,7 @@ def _is_private_name(host: str) -> bool:
 
 
 def _split_authority(authority: str) -> tuple[str, int | None, Address | None]:
-    """Host, port and literal of `host[:port]`; TargetRefused where two parsers could disagree."""
+    """Host, port and literal of `host[:port]`; raises TargetRefused if two parsers could read it differently."""
     if authority.startswith("["):
         inside, bracket, tail = authority[1:].partition("]")
         try:

@@ -1,7 +1,7 @@
-"""HTTP out: one POST, and bounds on everything that the receiver may do to us.
+"""The webhook client: one POST, with limits on its time, its response and the addresses that it may reach.
 
 A request goes only to addresses that the policy has vetted. A literal address is vetted before the request, a name
-inside the resolver: the connection is made to exactly the addresses that were checked, with the name in Host and SNI. A
+in the resolver: the connection is made to exactly the addresses that were checked, with the name in Host and SNI. A
 pooled connection was vetted when it was made, and is reused for its own name and port only. No redirect is followed, no
 cookie is kept, no body is decompressed, and no proxy is used but the one that `network.proxy` names.
 """
@@ -24,12 +24,12 @@ from bus.http.proxies import NONE, Proxy, proxy_for
 from bus.http.resolver import Lookup, Lookups
 from bus.http.timings import NO_PHASES, Phases, start_timer
 
-if TYPE_CHECKING:  # they import aiohttp, which takes about 150 ms that only those who post pay
+if TYPE_CHECKING:  # they import aiohttp, which takes about 150 ms; it is imported before the first POST
     from bus.http.connector import BoundedConnector
     from bus.http.exchange import PreparedTarget, Response
 
 CAP: Final = 64 * 1024
-"""Bytes of a response's body that are read; with more to come the connection is dropped."""
+"""The most bytes of a response's body that are read; if it is longer, the connection is dropped."""
 
 AGENT: Final = "Fleethook"
 
@@ -58,7 +58,7 @@ class Reply(msgspec.Struct, frozen=True):
     status: int = 0
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
-    """The first bytes, as many as the cap allows, as sent (never decompressed)."""
+    """The first bytes of the body, up to the cap, as sent (never decompressed)."""
     ms: float = 0.0
     error: Failure = ""
     detail: str = ""
@@ -144,7 +144,7 @@ class WebhookClient:
     ) -> Reply:
         """POST `body` and read the response, all within `seconds`: look-up, connecting, sending and reading.
 
-        Never raises for what the URL says or the receiver does; a FleethookError out of `before` is raised as it is. The
+        Failures of the URL or the receiver are in the Reply and are not raised; a FleethookError of `before` is raised. The
         URL is sent in its canonical spelling.
         """
         timer = start_timer()
@@ -213,7 +213,7 @@ def _head(target: PreparedTarget, headers: Mapping[str, str], length: int) -> by
 
 @lru_cache(maxsize=1024)
 def _defaults_for(names: tuple[str, ...]) -> tuple[str, bool, bool]:
-    """Our lines beside headers of these names; whether some of those are dropped as framing; whether one of them is Host."""
+    """The default header lines to add to headers of these names; whether framing headers are dropped; whether Host is set."""
     if not all(_TOKEN.fullmatch(name) for name in names):
         raise ValueError("a header's name holds a character that is not allowed")
     folded = {name.lower() for name in names}
@@ -245,7 +245,7 @@ def _classify(problem: Exception, seconds: float) -> tuple[Failure, str]:
     if isinstance(problem, aiohttp.ServerDisconnectedError | OSError):
         return "connect", _connection_text(problem)
     if isinstance(problem, AnswerTooLong):
-        return "protocol", f"the answer is without end: {problem}"
+        return "protocol", f"the answer is too long: {problem}"
     if isinstance(problem, HttpProcessingError):
         return "protocol", f"the answer is no HTTP: {problem.message}"[:500]
     return "protocol", f"{type(problem).__name__}: {problem}"[:500]

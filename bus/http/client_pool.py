@@ -1,4 +1,4 @@
-"""One WebhookClient for each address policy and proxy in force, so usually one a process.
+"""One WebhookClient for each address policy and proxy in force, so usually one in a process.
 
 A connection that was made under another policy (before a change, or for another layer's endpoints) is never reused.
 """

@@ -1,9 +1,9 @@
 """Connections that are vetted and timed when they are made, and that read no more than was asked for.
 
-aiohttp makes, pools and parses them. This is the only file that uses what aiohttp does not document, and
-`tests/contract/test_aiohttp.py` lists that. aiohttp's documented client, a ClientSession, was measured in its place by
-`fleethook bench deliveries` (aiohttp 3.14.5, seven alternated runs of 4,000 deliveries). The carrier then makes 0.43 of a
-raw aiohttp loop's requests per CPU-second (0.40 with a TraceConfig); 0.55 is demanded, and with this file it makes 0.73.
+aiohttp makes, pools and parses them. This is the only file that uses undocumented parts of aiohttp;
+`tests/contract/test_aiohttp.py` lists them. Why not aiohttp's documented client, a ClientSession: `fleethook bench deliveries`
+(aiohttp 3.14.5, seven alternated runs of 4,000 deliveries) requires at least 0.55 of a raw aiohttp loop's requests per
+CPU-second. With this file a carrier reaches 0.73, with a ClientSession 0.43 (0.40 with a TraceConfig).
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from bus.http.timings import TIMER
 __all__ = ["BoundedConnector", "BoundedProtocol", "Connection", "HttpProcessingError", "TargetRequest"]
 
 KEEP_ALIVE: Final = 4.0
-"""Seconds that an idle connection is kept: less than most servers' own limit (Node and uvicorn: 5 s), since a POST on a
-connection that the server is just closing looks like one that it has acted upon."""
+"""Seconds that an idle connection is kept: less than most servers' own limit (Node and uvicorn: 5 s). If the server closes
+a connection while a POST is sent, we cannot know whether it has processed the POST."""
 
 OVERHEAD: Final = 64 * 1024
-"""Bytes of a response that may come beside as many of its body as are read: interim responses, head, chunks, trailers."""
+"""The most bytes of a response in addition to its body: interim responses, head, chunk lines, trailers."""
 
 _BUFFER: Final = 64 * 1024
 
 
 class TargetRequest(aiohttp.ClientRequest):
-    """What aiohttp knows a target's connections by; made once for a target, since that costs more than a request."""
+    """The request by which aiohttp identifies a target's connections; created once a target, since it is expensive."""
 
     def __init__(self, url: str) -> None:
         super().__init__("POST", URL(url, encoded=True))
@@ -51,58 +51,58 @@ class TargetRequest(aiohttp.ClientRequest):
 
 
 class BoundedProtocol(ResponseHandler):
-    """One connection: reads the response to a request, at most so many bytes of it; nothing between requests."""
+    """One connection: reads a limited number of bytes of each response, and accepts none between requests."""
 
     _room = _most = 0
     _cap = 0
     _open = False
 
     def begin(self, cap: int) -> None:
-        """Expect a response, of whose body `cap` bytes are wanted."""
+        """Expect a response; at most `cap` bytes of its body are read."""
         self.set_response_params(read_until_eof=True, auto_decompress=False, read_bufsize=_BUFFER)
         self._cap, self._most, self._open = cap, cap + OVERHEAD, True
         self._room = self._most
 
     def end(self) -> None:
-        """Expect nothing: what comes before the next request was not asked for."""
+        """Expect no data until the next request; data that comes before it closes the connection."""
         self._open = False
 
     def send(self, data: bytes) -> None:
-        """Write a request; raises what ended the connection, if anything did."""
+        """Write a request; if the connection has ended, raises the error that ended it."""
         if self.transport is None or self.exception() is not None:
             raise self.exception() or aiohttp.ServerDisconnectedError()
         self.transport.write(data)
 
     async def read_head(self) -> tuple[RawResponseMessage, StreamReader]:
-        """Wait for the head of the response, after any interim ones; raises what `fail` was given."""
+        """Wait for the head of the response, after any interim ones; raises the error that `fail` got."""
         message, body = await self.read()
         while 100 <= message.code < 200 and message.code != 101:
             message, body = await self.read()
         return message, body
 
     def fail(self, error: Exception) -> None:
-        """Raise `error` where the response is awaited or read, unless it is complete."""
+        """Make waiting for and reading the response raise `error`, unless the response is complete."""
         self.set_exception(error)
         if self._payload is not None and not self._payload.is_eof():
             self._payload.set_exception(error)
 
     def time_out(self) -> None:
-        """The deadline has come."""
+        """Fail with TimeoutError, at the deadline."""
         self.fail(TimeoutError())
 
     def sent_whole(self) -> bool:
-        """Whether the connection is open and the whole request has left."""
+        """Whether the connection is open and the whole request was sent."""
         return self.transport is not None and not self.transport.get_write_buffer_size()
 
     def drop(self) -> None:
-        """Close at once: a polite close would wait for ever for a receiver that takes nothing."""
+        """Close at once: a graceful close would wait for ever for a receiver that reads nothing."""
         if self.transport is not None:
             self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Called by the transport; what is more than a response may have is not parsed."""
-        if not self._open:  # the next request would take it for its response
-            self.fail(ConnectionError("it spoke before it was asked"))
+        """Called by the transport; bytes beyond the limit are not parsed."""
+        if not self._open:  # otherwise the next request would take these bytes for its response
+            self.fail(ConnectionError("the server sent data before a request"))
             self.drop()
             return
         room = self._room = self._room - len(data)
@@ -110,7 +110,7 @@ class BoundedProtocol(ResponseHandler):
             super().data_received(data)
         elif (left := len(data) + room) > 0:
             super().data_received(data[:left])
-            error = AnswerTooLong(f"{self._most >> 10} KiB came, and the answer was not whole")
+            error = AnswerTooLong(f"it is not complete after {self._most >> 10} KiB")
             if self._payload is None or self._payload.total_bytes <= self._cap:
                 self.fail(error)
             else:  # as much of the body as is read; the connection is not to be kept
@@ -135,7 +135,7 @@ class BoundedConnector(aiohttp.TCPConnector):
             socket_factory=_timed_socket,
         )
         if not hasattr(self, "_factory"):
-            raise FleethookError(f"aiohttp {aiohttp.__version__} makes its connections in another way; install 3.14")
+            raise FleethookError(f"aiohttp {aiohttp.__version__} is not supported; install 3.14")
         factory: Any = functools.partial(BoundedProtocol, loop=self._loop)
         self._factory = factory
 

@@ -1,7 +1,7 @@
 """One exchange: a POST over one connection, and its response.
 
-The request is written in one piece with its body and by no task of its own. Cookies, redirects and
-environment variables play no part.
+The request is written together with its body, without a task for it. Cookies, redirects and environment variables are not
+used.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Before = Callable[[], Awaitable[None]]
 
 
 class PreparedTarget:
-    """A URL's target: what its connections are known by, and the first lines of every request to it."""
+    """A URL's target: the request that identifies its connections, and the first lines of every request to it."""
 
     def __init__(self, request: TargetRequest) -> None:
         self._request = request
@@ -35,7 +35,7 @@ class PreparedTarget:
     ) -> Response:
         """Send a request and wait for the head of its response, all within `seconds`; the caller reads and closes it.
 
-        Raises what aiohttp raises, TimeoutError, AnswerTooLong, ProxyFailed, and what `before` raises.
+        Raises aiohttp's errors, TimeoutError, AnswerTooLong, ProxyFailed, and the errors of `before`.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds

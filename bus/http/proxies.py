@@ -1,7 +1,7 @@
-"""Which forward proxy a webhook goes through, where the configuration says so: `network.proxy` of fleethook.yaml.
+"""Finds the forward proxy for a webhook by `network.proxy` of fleethook.yaml.
 
-Nothing is proxied by default, even if the environment names a proxy. The operator chooses the proxy's own address: the
-address policy judges targets alone. Its password is never in the file: `http://user:${PROXY_PASSWORD}@proxy.corp:3128`.
+By default there is no proxy, even if the environment names one. The operator chooses the proxy's address, so the address
+policy judges only targets. The password is never in the file: `http://user:${PROXY_PASSWORD}@proxy.corp:3128`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Proxy:
 
     @property
     def name(self) -> str:
-        """`host:port`, all that is ever shown of it."""
+        """`host:port`; messages never show more of a proxy."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def __repr__(self) -> str:
@@ -56,10 +56,10 @@ def check_proxy(configured: str) -> None:
 
 
 def proxy_for(configured: str, target: Target, environ: Mapping[str, str] | None = None) -> Proxy | None:
-    """The proxy that `network.proxy` means for a target, or None: directly.
+    """The proxy for a target by `network.proxy`; None for a direct connection.
 
-    This machine is never reached through a proxy, which would take 127.0.0.1 for itself. ProxyFailed where the
-    environment (by default this process's) names one that cannot be used.
+    This machine is never reached through a proxy, which would connect 127.0.0.1 to itself. Raises ProxyFailed if the
+    environment (by default this process's) names a proxy that cannot be used.
     """
     if configured in ("", NONE) or _is_here(target):
         return None
@@ -78,7 +78,7 @@ def proxy_for(configured: str, target: Target, environ: Mapping[str, str] | None
 
 
 def authorization(proxy: Proxy) -> str:
-    """The value of Proxy-Authorization, empty where it wants none; ProxyFailed where a variable or file is missing."""
+    """The value of Proxy-Authorization, empty if no user is configured; raises ProxyFailed if a variable or file is missing."""
     if not (proxy.user or proxy.password):
         return ""
     values = {"user": proxy.user, "password": proxy.password}
@@ -90,7 +90,7 @@ def authorization(proxy: Proxy) -> str:
 
 
 def is_named(target: Target, allowed: AddressPolicy) -> bool:
-    """Whether the allow list has the target's very name: then the proxy may resolve it if this machine cannot."""
+    """Whether the allow list has the target's name itself: then the proxy may resolve a name that this machine cannot."""
     return any(entry.host == target.host and entry.port in (0, target.port) for entry in allowed.entries)
 
 
@@ -107,7 +107,7 @@ def _from_file(configured: str) -> Proxy:
 def _parse(url: str) -> Proxy:
     scheme, separator, rest = url.partition("://")
     if not separator or scheme.lower() != "http":
-        raise ConfigError("a proxy is reached by http://", hint=_HINT)
+        raise ConfigError("a proxy's URL has to begin with http://", hint=_HINT)
     userinfo, at, place = rest.rpartition("@")
     match = _USERINFO.match(userinfo)
     if not url.isprintable() or match is None or (at and not match["user"]):
@@ -128,12 +128,12 @@ def _is_here(target: Target) -> bool:
 
 
 def _variable(environ: Mapping[str, str], name: str) -> str:
-    """The value of a variable; its lower-case spelling wins, and may be empty to cancel the other."""
+    """The value of a variable; its lower-case spelling overrides the upper-case one, also with an empty value."""
     return next((environ[key].strip() for key in (name, name.upper()) if key in environ), "")
 
 
 def _excepted(target: Target, listed: str) -> bool:
-    """Whether NO_PROXY lists the target: `*`, a name and all below it, `name:port`, an address or a CIDR."""
+    """Whether NO_PROXY lists the target: `*`, a name with its subdomains, `name:port`, an address or a CIDR."""
     return any(_fits(target, entry) for entry in listed.lower().replace(",", " ").split())
 
 

@@ -1,4 +1,4 @@
-"""Name look-ups by the system's resolver, so that a name server that hangs delays only those who need it.
+"""Name look-ups by the system's resolver; a name server that hangs delays only the requests that need it.
 
 `getaddrinfo` blocks its thread while the name servers are silent, 10 s and more with glibc, even if the caller gave up
 long before. In a pool of threads each attempt for such a name would take another thread, until healthy names wait too.
@@ -17,10 +17,10 @@ MOST: Final = 128
 """Names that are looked up at the same time, a thread each."""
 
 Lookup = Callable[[str, int], Awaitable[list[str]]]
-"""The addresses of a host, given with its port; raises OSError where there are none."""
+"""Returns the addresses of a host (the arguments are host and port); raises OSError if there are none."""
 
 Resolve = Callable[[str], list[str]]
-"""The addresses of a name, as texts; may block, and raises OSError where there are none."""
+"""Returns the addresses of a name, as texts; may block, and raises OSError if there are none."""
 
 
 def system_addresses(host: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Signed webhooks: Standard Webhooks 1.0.0, symmetric scheme v1, both to send and to check.
+"""Signs and verifies webhooks by Standard Webhooks 1.0.0, symmetric scheme v1.
 
 The signed content is `<id>.<unix seconds>.<body bytes>`, exactly the bytes sent; v1 is the base64 of its HMAC-SHA256.
 While a secret is rotated there are two secrets, and the header carries a signature by each, separated by a space.
@@ -26,7 +26,7 @@ _MOST_KEY = 64
 # With a dot, another id, time and body could have the same signature. Other characters could break the header's line.
 _MESSAGE_ID = re.compile(r"[!-\-/-~]{1,256}\Z")
 _TIMESTAMP = re.compile(r"[0-9]{1,12}\Z")
-_MOST_SIGNATURES = 16  # of a header that is checked; a sender has no honest use for more keys at a time
+_MOST_SIGNATURES = 16  # the most signatures of a header that are checked; a sender needs no more keys at a time
 
 
 def generate_secret() -> str:
@@ -47,7 +47,7 @@ def sign(secrets: Sequence[str], message_id: str, timestamp: int, body: bytes) -
 
 
 def headers(secrets: Sequence[str], message_id: str, timestamp: int, body: bytes) -> dict[str, str]:
-    """Return the three headers of one attempt; the id stays the same over attempts, time and signature do not."""
+    """Return the three headers of one attempt; every attempt has the same id, and its own time and signature."""
     return {
         "webhook-id": message_id,
         "webhook-timestamp": str(timestamp),
@@ -105,7 +105,7 @@ def _digest(secret: str, content: bytes, least: int) -> bytes:
 
 
 def _signatures(listed: str) -> Iterator[bytes]:
-    """The v1 signatures of a header, decoded; what is not base64 cannot match and is left out."""
+    """The v1 signatures of a header, decoded; a signature that is not base64 cannot match and is left out."""
     for entry in listed.split(" ")[:_MOST_SIGNATURES]:
         version, _, text = entry.partition(",")
         if version == "v1" and (decoded := _base64(text)):
@@ -113,7 +113,7 @@ def _signatures(listed: str) -> Iterator[bytes]:
 
 
 def _base64(text: str) -> bytes:
-    """Decode standard base64, padded or not; empty where it is not base64."""
+    """Decode standard base64, padded or not; empty if it is not base64."""
     try:
         stripped = text.rstrip("=")
         return b64decode(stripped + "=" * (-len(stripped) % 4), validate=True)
@@ -121,7 +121,7 @@ def _base64(text: str) -> bytes:
         return b""
 
 
-@lru_cache(maxsize=4096)  # making one costs as much as signing a small body; the bound is a fleet's endpoints
+@lru_cache(maxsize=4096)  # creating an HMAC costs as much as signing a small body; no fleet has more endpoints
 def _keyed(secret: str, least: int) -> hmac.HMAC:
     key = _base64(secret.removeprefix(PREFIX))
     if not least <= len(key) <= _MOST_KEY:

@@ -1,8 +1,8 @@
-"""How long each part of one HTTP request took.
+"""Measures how long each part of one HTTP request takes.
 
 A timer is found in the context of its request: the resolver, the socket factory, the TLS object and the connection each
-note on it when their part begins or ends. A request over a kept connection reads the time twice and no more; aiohttp's
-own traces would cost it eight awaits.
+note on it when their part begins or ends. A request over a kept connection reads the clock only twice; aiohttp's own traces
+would cost it eight awaits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Phases(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tls: float = 0.0
     """The TLS handshake."""
     first_byte: float = 0.0
-    """From sending the request until the response's head was there."""
+    """From sending the request to the response's head."""
     total: float = 0.0
     """The whole request, with reading the body."""
 
@@ -46,7 +46,7 @@ class RequestTimer:
         self._lookup_start = time.perf_counter()
 
     def lookup_ended(self) -> None:
-        """The name's addresses are there and vetted."""
+        """The name's addresses are known and vetted."""
         self._lookup_end = time.perf_counter()
 
     def connect_started(self) -> None:
@@ -58,12 +58,12 @@ class RequestTimer:
         self._tls_start = self._tls_start or time.perf_counter()
 
     def connection_ready(self) -> None:
-        """The request has its connection; the time counts only where that was made for it."""
+        """The request has its connection; the time counts only if the connection was made for this request."""
         if self._connect_start:
             self._connection_ready = time.perf_counter()
 
     def response_started(self) -> None:
-        """The response's head is there."""
+        """The response's head has arrived."""
         self._response_start = time.perf_counter()
 
     def phases(self) -> Phases:

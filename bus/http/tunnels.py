@@ -1,7 +1,7 @@
-"""Connections through a forward proxy: absolute form for http, a tunnel made by CONNECT for https.
+"""Connections through a forward proxy: requests in absolute form for http, a tunnel by CONNECT for https.
 
-Each proxy has a connector of its own, so that a direct connection and one through a proxy are never taken for each other.
-The policy judges the target before the proxy hears of it; the proxy then connects by a look-up of its own.
+Each proxy has its own connector, so that a direct connection is never used in place of one through a proxy. The policy
+judges the target before the proxy gets its name; then the proxy looks the name up itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PROXY_AUTHENTICATION_REQUIRED: Final = 407
 
 
 class TunnelledRequest(TargetRequest):
-    """What a proxy's connections to a target are known by, and how the proxy is asked for a tunnel to it."""
+    """The request that identifies a proxy's connections to a target, and that asks the proxy for a tunnel to it."""
 
     def __init__(self, target: Target, proxy: Proxy) -> None:
         super().__init__(target.url)
@@ -54,7 +54,7 @@ class ProxiedTarget(PreparedTarget):
         cap: int,
         before: Before | None,
     ) -> Response:
-        """As PreparedTarget; raises ProxyFailed where the proxy itself answered, since it wants a password."""
+        """As PreparedTarget; raises ProxyFailed if the proxy itself answered because it requires a password."""
         response = await super().post(connector, head, body, seconds=seconds, cap=cap, before=before)
         if response.status == _PROXY_AUTHENTICATION_REQUIRED and not self._is_tunnel:
             response.close()
@@ -66,13 +66,13 @@ class ProxyConnector(BoundedConnector):
     """Every connection through one proxy under one address policy."""
 
     def __init__(self, proxy: Proxy, policy: AddressPolicy, tls: ssl.SSLContext | None, lookup: Lookup) -> None:
-        super().__init__(UnvettedResolver(lookup), tls)  # it resolves the proxy's own name alone
+        super().__init__(UnvettedResolver(lookup), tls)  # it resolves only the proxy's own name
         self._proxy_name, self._policy = proxy.name, policy
         self._targets = VettedResolver(policy, lookup)
         self._to_proxy = TargetRequest(f"http://{proxy.name}/")
 
     async def open(self, request: TargetRequest, seconds: float) -> Connection:
-        """A connection for a request, whose target is looked up and vetted each time; ProxyFailed where that is late."""
+        """A connection for a request. The target is looked up and vetted each time. Raises ProxyFailed after `seconds`."""
         assert isinstance(request, TunnelledRequest)  # noqa: S101 - a proxied target has no other
         vetted = False
         try:
@@ -86,7 +86,7 @@ class ProxyConnector(BoundedConnector):
             raise ProxyFailed(f"{self._proxy_name}: no connection through it within {seconds:g} s") from None
 
     async def new_connection(self, request: TargetRequest, seconds: float) -> BoundedProtocol:
-        """A new connection to the proxy, and through it a tunnel where the target speaks TLS; raises ProxyFailed."""
+        """A new connection to the proxy, with a tunnel through it if the target uses TLS; raises ProxyFailed."""
         assert isinstance(request, TunnelledRequest)  # noqa: S101 - a proxied target has no other
         try:
             protocol = await super().new_connection(self._to_proxy, seconds)
@@ -104,7 +104,7 @@ class ProxyConnector(BoundedConnector):
             raise
 
     async def _vet(self, target: Target) -> None:
-        """Refuse a name with any bad address; one that has no address here goes to the proxy only if the operator lists it."""
+        """Refuse a name with any bad address. A name without an address here has to be in the allow list."""
         if target.literal is not None:
             return  # vetted when its URL was read
         try:
@@ -118,7 +118,7 @@ class ProxyConnector(BoundedConnector):
                 timer.lookup_ended()
 
     async def _open_tunnel(self, protocol: BoundedProtocol, request: TunnelledRequest) -> None:
-        """Ask the proxy for a connection to the target; it is there when this returns."""
+        """Ask the proxy for a tunnel to the target, and wait for it."""
         protocol.begin(0)
         try:
             protocol.send(request.connect_head)

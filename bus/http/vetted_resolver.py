@@ -20,7 +20,7 @@ class VettedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        """The addresses of `host`, every one of them allowed; raises TargetRefused and what the look-up raises."""
+        """The addresses of `host`, all of them allowed; raises TargetRefused and the look-up's errors."""
         timer = TIMER.get()
         if timer is not None:
             timer.lookup_started()

@@ -1,4 +1,4 @@
-"""The headers of one webhook request, for a blocking hook as for a delivery: its author's, ours and the signature."""
+"""The headers of one webhook request, of a blocking hook or a delivery: the configured ones, ours and the signature."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def webhook_headers(
     *,
     with_id: bool = True,
 ) -> dict[str, str]:
-    """The headers of a request at `now` (unix seconds), with a signature where the sender has a secret.
+    """The headers of a request at `now` (unix seconds), with a signature if the sender has a secret.
 
-    A signed request always carries the message's id and time, an unsigned one where `with_id` is set. ConfigError where a
-    `${VAR}` or secret does not exist, MissingKey where this machine lacks the key of a sealed one.
+    A signed request always has the message's id and time, an unsigned one only if `with_id` is set. Raises ConfigError if a
+    `${VAR}` or secret does not exist, and MissingKey if this machine does not have the key of a sealed secret.
     """
     written = fill(sender.headers) if sender.headers else {}
     ours = dict(ours)
@@ -33,15 +33,15 @@ def webhook_headers(
         ours |= {"webhook-id": message_id, "webhook-timestamp": str(now)}
     if not written:
         return ours
-    # HTTP ignores case: a written header beside ours of the same name would be two, and receivers differ on which counts.
+    # Header names ignore case. A configured header with the name of ours would be sent twice, and receivers differ then.
     names = {name.lower() for name in ours}
     return {name: value for name, value in written.items() if name.lower() not in names} | ours
 
 
 def signing_secrets(sender: Endpoint | HttpCall, now: float) -> list[str]:
-    """Every secret that signs at `now`: the sender's own, and those that it replaced and that are still valid.
+    """Every secret that signs at `now`: the present secret, and old ones that are still valid.
 
-    ConfigError where its own does not exist. An old one that is gone already is left out: the new one is enough.
+    Raises ConfigError if the present secret does not exist. An old secret that is already gone is left out.
     """
     secrets = [recent_secret(sender.secret)]
     for old in sender.old_secrets:

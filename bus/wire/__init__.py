@@ -1,1 +1,1 @@
-"""Everything that is said to Redis."""
+"""Everything that is sent to and read from Redis."""

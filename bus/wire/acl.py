@@ -1,10 +1,10 @@
-"""The Redis rights of each role: one ACL user a role, for `fleethook acl` and for the embedded server.
+"""The Redis rights of each role: one ACL user for each role, for `fleethook acl` and for the embedded server.
 
-Senders of events run no scripts: a script that has written and then loops could not be ended (SCRIPT KILL refuses).
-The workers find what a spool sends twice (workers/runtime/spooled_once.py).
+Senders of events may not run scripts: a script that has written and then loops cannot be ended (SCRIPT KILL refuses).
+Instead, the workers find events that a spool has sent twice (workers/runtime/spooled_once.py).
 
-Limits of ACLs (measured on Valkey 9.1.2, Redis 7.0.15 and 6.2.14): who may add to a stream may also trim it with MAXLEN,
-flood it, or add an id from the future, since these are options of XADD; the workers repair such streams
+Limits of ACLs (measured on Valkey 9.1.2, Redis 7.0.15 and 6.2.14): a user that may add to a stream may also trim it with
+MAXLEN, flood it, or add an id from the future, since these are options of XADD; the workers repair such streams
 (workers/runtime/stream_repair.py). All namespaces share RQ's keys. Redis 6.2 has no selectors: there a worker could write
 the hook set, and the shim could use each of its commands on each of its keys. The rights protect against mistakes and not
 against attackers; hosts that must not trust each other use the gateway.
@@ -108,8 +108,8 @@ def acl_file(namespace: str, passwords: Mapping[Role, str], *, selectors: bool =
 def _sender(namespace: str, on_reply: tuple[str, ...], *, selectors: bool) -> tuple[str, ...]:
     """The rules of a role that adds requests and events: each command only on the keys that it needs.
 
-    A reply is read by BLMOVE from its key to the same key, which needs both rights on it. At its memory limit, a server
-    refuses BLMOVE and accepts BLPOP.
+    A reply is read by BLMOVE from its key to the same key, which needs the rights to read and write it. At its memory limit,
+    a server refuses BLMOVE and accepts BLPOP.
     """
     at = f"fh:{namespace}:{{*}}:"
     if not selectors:

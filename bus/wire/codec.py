@@ -25,8 +25,8 @@ MAX_BODY: Final = 16 * 1024 * 1024
 MAX_DEPTH: Final = 32
 _MAX_ARRAY, _MAX_MAP = 65_536, 16_384
 _MAX_CONTAINERS, _COUNTED = 262_144, 65_536
-"""Most lists and maps in one message; they are counted in messages longer than the second number of bytes. An empty list
-is one byte on the wire and 64 in memory, so 13 MB became 950 MB in 4 s (measured)."""
+"""The most lists and maps in one message, and the size in bytes above which they are counted. An empty list has one byte on
+the wire and 64 in memory, so 13 MB became 950 MB in 4 s (measured)."""
 
 
 _SMALL: Final = 16 * 1024
@@ -41,7 +41,7 @@ _STAMP: Final = b"\xa1v" + bytes([SCHEMA])
 
 
 _FULL_MAP: Final = 0x8F
-"""First byte of a map of 15 fields. In a smaller map the schema number is added by increasing the first byte."""
+"""First byte of a map of 15 fields. For a smaller map, adding the schema number increases the first byte by one."""
 
 
 def pack(value: Any) -> bytes:
@@ -163,7 +163,7 @@ def decode_verdict(raw: bytes) -> Verdict:
 
 
 def _read_small(raw: bytes, read: Callable[[bytes], _T]) -> _T | None:
-    """A small message in the form that we write, with unchecked values; None if `unpack` has to read it."""
+    """A small message that has the form which we write; None if `unpack` has to read it. The values are not checked."""
     if len(raw) > _SMALL or raw[1:4] != _STAMP:
         return None
     try:

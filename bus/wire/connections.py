@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from bus.errors import Unreachable
 from bus.secrets.redaction import redact_url
 
-if TYPE_CHECKING:  # redis costs 60 to 150 ms: `import bus` must stay cheap, so it is imported where it is used
+if TYPE_CHECKING:  # importing redis takes 60 to 150 ms, so functions import it when they need it
     import redis as redis_sync
     import redis.asyncio as redis_async
 
@@ -63,14 +63,14 @@ class Connection:
         """The replies to `commands`, in order; an error reply is in the list as an exception.
 
         `seconds` bounds the whole exchange. `first` gets the first reply and may raise, which closes the connection without
-        waiting for the others. Raises Unreachable if the connection fails. The commands may have been carried out all the
-        same, so check before you repeat them.
+        waiting for the others. Raises Unreachable if the connection fails. The server may have run the commands even then, so
+        check before you repeat them.
         """
         try:
             if self._wire is None or self._wire.lost:
                 self._wire = await self._open()
             return await self._wire.exchange(commands, seconds, first)
-        except OSError as error:  # a TimeoutError is one
+        except OSError as error:  # TimeoutError is a subclass
             await self.close()
             raise Unreachable(unreachable_text(error)) from error
         except BaseException:

@@ -53,22 +53,23 @@ class Consumer:
         self._claimed_at = 0.0
         self._rechecked_at = 0.0
         self.missed_heartbeats = 0
-        """How often our heartbeat had expired when it was written: others may have claimed our entries meanwhile."""
+        """How often our heartbeat had expired before we wrote it again: others may have claimed our entries then."""
         self.must_recheck_pending = False
-        """A reply was lost or a script refused, so Redis may hold entries for us that we never saw: see `own_pending`."""
+        """A reply was lost or a script refused, so we may have pending entries that we never saw: see `own_pending`."""
         self.failed_at = float("-inf")
         """When a turn of the loop last failed, by the monotonic clock."""
 
     @property
     def fresh(self) -> bool:
-        """Whether our heartbeat is in Redis. If not (we were stopped), others may have claimed our entries."""
+        """Whether our heartbeat has not expired. If it has (this process was stopped), others may have claimed our entries."""
         return (time.monotonic() - self._beat_at) * 1000 < HEARTBEAT_MS - 250
 
     def beat_commands(self) -> list[Command]:
         """The commands that write two heartbeats: our own, and the role's, by which others see that the role has a worker.
 
-        They also join the groups: a server before 7.2 lists only members that got an entry (watched on Redis 7.0.15), others
-        remove a member whose heartbeat an outage ended, and `status` and `worker --health` count idle members too.
+        They also make us a member of the groups again: other workers remove a member whose heartbeat expired in an outage, and
+        a server before 7.2 lists only members that got an entry (observed on Redis 7.0.15), while `status` and
+        `worker --health` count idle members too.
         """
         if self._beat_at and not self.fresh:
             self.missed_heartbeats += 1
@@ -88,14 +89,14 @@ class Consumer:
             await connection.exchange(commands if with_role else commands[:1])
 
     def note_failure(self) -> None:
-        """Note that a turn of the loop failed: what it was handed, or answered, has to be looked at again."""
+        """Note that a turn of the loop failed: the entries that it read or answered have to be checked again."""
         self.must_recheck_pending = True
         self.failed_at = time.monotonic()
 
     async def create(self) -> None:
         """Make the groups, which begin with the oldest entry; a group that exists stays as it is.
 
-        Loads the scripts too, because learning that one is missing would delay the first answer by a whole read.
+        Loads the scripts too: otherwise the first answer would find its script missing and wait for a whole read.
         Raises Unreachable if Redis takes no writes or refuses our rights: without its group no worker can read.
         """
         with self.connections.lease() as connection:
@@ -123,13 +124,13 @@ class Consumer:
         group = ("XREADGROUP", "GROUP", self.group, self.name, "COUNT", count, "BLOCK", waits)
         reading: Command = (*group, "STREAMS", *names, *[">"] * len(names))
         *replies, reply = await self._exchange(connection, calls, [reading], block + MARGIN_SECONDS)
-        # 0 says that another consumer has the entry, or that a repair gave it a new id.
+        # 0 means that another consumer has the entry, or that a repair gave it a new id.
         if any(isinstance(result, Exception) or result == 0 for result in replies):
             self.must_recheck_pending = True
         if is_error(reply, "UNBLOCKED"):  # a repair has put another stream in its place
             return []
         if is_error(reply, "NOGROUP"):
-            log.warning("group %s is gone (flush or fail-over): making it anew", self.group)
+            log.warning("group %s is gone (flush or fail-over): creating it again", self.group)
             await self.create()
             return []
         return _entries(checked(reply, f"reading {', '.join(names)}"))
@@ -165,8 +166,8 @@ class Consumer:
     ) -> list[StreamEntry]:
         """Pending entries to resume: our own that we never saw, and those of dead members; looks at most every half second.
 
-        `held` are those under way, as (stream, entry id). For `grace` seconds after a failure nothing is claimed: after
-        an outage no heartbeat is left, and members that live need time to write theirs.
+        `held` has the entries in work, as (stream, entry id). For `grace` seconds after a failure nothing is claimed: an
+        outage ends all heartbeats, and living members need time to write theirs again.
         """
         entries = await self.own_pending(held)
         if time.monotonic() - self.failed_at >= grace:
@@ -176,8 +177,8 @@ class Consumer:
     async def own_pending(self, held: Container[tuple[str, str]] = ()) -> list[StreamEntry]:
         """Our own pending entries that we never saw, because the reply that handed them to us was lost.
 
-        `held` are those under way, as (stream, entry id). Looks only when `must_recheck_pending` is set, at most every
-        half second. While we live no other worker claims them.
+        `held` has the entries in work, as (stream, entry id). Looks only when `must_recheck_pending` is set, at most every
+        half second. No other worker claims them while our heartbeat lasts.
         """
         now = time.monotonic()
         if not self.must_recheck_pending or now - self._rechecked_at < CLAIM_SECONDS:
@@ -203,13 +204,15 @@ class Consumer:
                         await connection.exchange([("XACK", stream, self.group, entry_id)])
         self.must_recheck_pending = False
         if found:
-            log.warning("%d entries were handed to %s unseen: carrying them on", len(found), self.name)
+            log.warning(
+                "%d entries were delivered to %s and their reply was lost: resuming them", len(found), self.name
+            )
         return found
 
     async def _not_moved(
         self, connection: Connection, stream: str, ids: list[str], held: Container[tuple[str, str]]
     ) -> list[str]:
-        """The ids without new ids that a repair gave to entries which are under way by their old ids."""
+        """The ids of entries that are not in work. A repair may have given an entry in work a new id, so both are compared."""
         if not ids:
             return ids
         (reply,) = await connection.exchange([("HGETALL", self.keys("moved", stream.removeprefix(self.keys.prefix)))])
@@ -256,7 +259,7 @@ class Consumer:
             if not others:
                 return {}
             replies = await connection.exchange([("EXISTS", self.keys("beat", name)) for name in others])
-        # Only a plain 0 says that a member is gone; an error says nothing.
+        # Only the reply 0 means that a member is gone; after an error it counts as alive.
         return {name: exists != 0 for name, exists in zip(others, replies, strict=True)}
 
     async def leave(self) -> None:
@@ -278,7 +281,7 @@ class Consumer:
                         [("XGROUP", "DELCONSUMER", stream, self.group, self.name) for stream in empty]
                     )
         except Unreachable:
-            log.warning("could not say good-bye: redis is away; others claim what is pending in 2 s")
+            log.warning("%s cannot leave its groups: redis is away; others claim its entries in 2 s", self.name)
 
 
 def _entries(reply: Any) -> list[StreamEntry]:

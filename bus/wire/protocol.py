@@ -20,7 +20,7 @@ _MORE: Final = object()
 class Wire(asyncio.Protocol):
     """One caller at a time writes commands and gets their replies, in order.
 
-    `parse_error` makes an exception of an error reply; a ConnectionError if the whole connection cannot be used.
+    `parse_error` turns an error reply into an exception: a ConnectionError if the connection cannot be used at all.
     """
 
     def __init__(self, transport: asyncio.WriteTransport, parse_error: Callable[[str], Exception]) -> None:
@@ -54,7 +54,7 @@ class Wire(asyncio.Protocol):
         return waiter
 
     def _start_timer(self) -> None:
-        """Call `_check_due` when the exchange is due. Most exchanges end long before, so the timer runs on for the next one."""
+        """Call `_check_due` at the exchange's deadline. Most exchanges end long before, so the next one uses the same timer."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if self._due == math.inf else self._loop.call_at(self._due, self._check_due)

@@ -1,4 +1,4 @@
-"""Script calls, stream entries and error replies, for both sides of the bus."""
+"""Script calls, stream entries and error replies, for agents and workers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LATEST_MS: Final = 253_402_300_799_000
 """The last second of the year 9999, the latest that Python's dates can have; stream ids can name later ones."""
 
 MOST_DELIVERIES: Final = 3
-"""An entry that was handed out more often is a poison entry (docs/architecture.md, "Time and failure")."""
+"""An entry that was delivered more often is a poison entry (docs/architecture.md, "Time and failure")."""
 
 _AWAY: Final = ("OUTOFMEMORY", "OOM", "READONLY", "MISCONF", "NOPERMISSION", "NOPERM", "NOREPLICAS", "MASTERDOWN")
 """Error replies (redis-py's class or the server's code) that are treated like a server that is away."""
@@ -38,7 +38,7 @@ class StreamEntry(NamedTuple):
 
 
 def flat(fields: Iterable[Any]) -> dict[bytes, bytes]:
-    """The map in a flat list of names and values, as RESP2 has it."""
+    """The map in a list of alternating names and values, the form that RESP2 has for maps."""
     items = iter(fields)
     return dict(zip(items, items, strict=False))
 
@@ -106,7 +106,7 @@ def checked(reply: Any, doing: str) -> Any:
 
 
 def is_full(reply: object) -> bool:
-    """Whether a reply is the refusal of a server that is at its memory limit."""
+    """Whether the server refused a command because it is at its memory limit."""
     return is_error(reply, "OOM") or is_error(reply, "OUTOFMEMORY")
 
 

@@ -19,7 +19,7 @@ from tests.support.listening import stop_listening
 SECONDS = 0.8
 """The deadline that every endpoint of the zoo has."""
 
-ENDLESS = "protocol: the answer is without end: 128 KiB came"
+ENDLESS = "protocol: the answer is too long: it is not complete after 128 KiB"
 
 Outcome = Literal["delivered", "due", "dead"]
 Keeper = Callable[["Cage"], Awaitable[None]]

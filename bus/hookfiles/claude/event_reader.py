@@ -189,7 +189,8 @@ class EventReader(Reading):
         before = len(self.problems)
         if handler.type in _NOT_RUN_YET:
             self.warn(
-                (*at, "type"), f"{handler.type} ({_NOT_RUN_YET[handler.type]}) is not run here yet: this handler does nothing"
+                (*at, "type"),
+                f"{handler.type} ({_NOT_RUN_YET[handler.type]}) is not run here yet: this handler does nothing",
             )
             return None
         if handler.rule is not None and not self.rule(name, handler.rule, at):

@@ -141,7 +141,9 @@ def inside(root: str, path_text: str) -> str:
             f"the path {path_text[:80]!r} is not inside the plugin", hint="write it from the plugin's folder: ./…"
         )
     if ".." in path_text.split("/"):
-        raise ConfigError(f"the path {path_text[:80]!r} leads out of its folder (..)", hint="move the file into the plugin")
+        raise ConfigError(
+            f"the path {path_text[:80]!r} leads out of its folder (..)", hint="move the file into the plugin"
+        )
     found = os.path.realpath(os.path.join(root, path_text))
     if "\0" in path_text or not within(found, root):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""The Lua scripts. Each does one hand-over atomically in Redis, and lists its keys and arguments at its head.
+"""The Lua scripts. Each makes one change of state atomically in Redis; its first lines explain its keys and arguments.
 
 A line `-- with NAME` is replaced by the text of `shared/NAME.lua`, which several scripts share.
 """

@@ -1,7 +1,7 @@
 -- Find the streams whose last id is so far ahead of the clock that a sender must have made it up.
 -- KEYS  1 late  2.. streams
 -- ARGV  1 ms that an id may be ahead
--- Returns ms of the server's clock, how many events wait that could not be added to their stream, then for each stream 1 where it is ahead, else 0.
+-- Returns ms of the server's clock, the number of events in `late`, then for each stream 1 if it is ahead, else 0.
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local out = {now, redis.call('XLEN', KEYS[1])}

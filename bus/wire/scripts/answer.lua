@@ -5,14 +5,14 @@
 --       7 '1' when the call has a name  8 which of these is the verdict
 --       9 consumer whose answer counts only while it has the entry ('' for any)  10 how many fields the
 --       event has  11 ms that the id of a spooled request is remembered ('0': it was not spooled)
---       12.. the event's fields, then those of a report where one is due
--- Returns 1 where this call answered, 0 where another had or will.
--- A full server refuses a script's first write where that needs memory, and lets one go on that has written: XACK is first.
+--       12.. the event's fields, then the fields of a report if there is one
+-- Returns 1 if this call answered, 0 if another call has answered or will.
+-- A full server refuses a script whose first write needs memory. XACK needs none, so it is first, and the script may go on.
 local entry = ARGV[2]
 local function acknowledged()
   if ARGV[9] ~= '' then
-    -- An evaluator that was stopped while its hooks ran does not know that they ran again elsewhere. The one that took them
-    -- over answers.
+    -- This evaluator was stopped while its hooks ran, and another one claimed the request and ran them again: that one
+    -- answers.
     local pending = redis.call('XPENDING', KEYS[1], ARGV[1], entry, entry, 1)
     if #pending == 0 or pending[1][2] ~= ARGV[9] then return false end
   end
@@ -32,7 +32,8 @@ end
 local verdict = ARGV[tonumber(ARGV[8])]
 local answer, last = ARGV[3] ~= '' and ARGV[3] or verdict, 11 + ARGV[10]
 
--- One more event: where nobody can add one just now (bogus ids, see repairs.py) it waits, and the answer does not.
+-- Add an event. If the stream takes none now, because its last id is made up (stream_repair.py), the event waits in `late`
+-- and the answer is sent at once.
 local function add(...)
   local added = redis.pcall('XADD', KEYS[2], '*', ...)
   if type(added) == 'string' then return added end
@@ -40,7 +41,7 @@ local function add(...)
   return 'late'
 end
 
--- The event, unless its agent's spool has brought it before: then its verdict, where it has one, comes in that place.
+-- Record the event. If its agent's spool has brought the event before, only the verdict is added, if that event has none.
 local function write_down(...)
   local before = redis.call('GET', KEYS[8])
   if not before then
@@ -61,13 +62,13 @@ end
 local prior = not redis.call('SET', KEYS[3], KEYS[4], 'NX', 'PX', ARGV[4]) and redis.call('GET', KEYS[3])
 if prior then
   answer = redis.call('LINDEX', prior, 0) or answer
-  -- Its event is on record already; that the agent fell back all the same (and spooled it) is new.
+  -- The event is recorded already; the report that the agent fell back (and spooled it) is new.
   local reported = ARGV[11] ~= '0' and not redis.call('SET', KEYS[8], 'answered', 'NX', 'PX', ARGV[11])
   if #ARGV > last and not reported then add(unpack(ARGV, last + 1)) end
 else
   local said = ARGV[7] == '1' and redis.call('GET', KEYS[6])
   if said and not string.match(said, '^running ') then
-    -- The same hook call twice: recorded, and not delivered again.
+    -- The same hook call again: it is recorded, and not delivered again.
     write_down('same', '1', unpack(ARGV, 12, last))
   else
     if ARGV[7] == '1' then redis.call('SET', KEYS[6], verdict, 'PX', ARGV[5]) end
@@ -76,7 +77,7 @@ else
 end
 if ARGV[6] == '1' and prior ~= KEYS[4] then give(KEYS[4], answer) end
 
--- Its hooks run no more (F-12): what is published from here on is not below them.
+-- The request's hooks have ended (F-12): events that are published later were not caused by them.
 local lineage = ARGV[9] ~= '' and redis.call('HGETALL', KEYS[7]) or {}
 if #lineage > 0 then
   local time = redis.call('TIME')
@@ -86,7 +87,7 @@ if #lineage > 0 then
   end
 end
 
-local waiting = ARGV[9] ~= '' and redis.call('LRANGE', KEYS[5], 0, -1) or {}  -- only what was claimed is joined
+local waiting = ARGV[9] ~= '' and redis.call('LRANGE', KEYS[5], 0, -1) or {}  -- other requests wait only for a claimed one
 for _, reply in ipairs(waiting) do
   if reply ~= KEYS[4] then give(reply, answer) end
 end

@@ -1,9 +1,9 @@
--- Take the right to run a host's hooks for a request, or find out who runs them or what they said: who asks twice (its
--- evaluator died, and another one took over) is answered by the same run.
+-- Claim the run of a host's hooks for a request, or find the worker that runs them or their verdict. A request that is asked
+-- twice (its evaluator died, and another one took over) is answered by the same run.
 -- KEYS  1 requests:<host>  2 part:<id>  3 join:<id>:host
 -- ARGV  1 group  2 entry  3 consumer  4 kept ms  5 reply  6 prefix of heartbeats
 -- Returns {'run'}; {'joined'} (the worker that runs them will answer); {'done', the verdict}; {'died'} (the worker that ran them is gone).
-redis.call('XACK', KEYS[1], ARGV[1], '0-0')  -- no entry: a full server lets a script go on that has begun with such a write
+redis.call('XACK', KEYS[1], ARGV[1], '0-0')  -- no entry: a full server lets a script continue after a write that needs no memory
 local said = redis.call('GET', KEYS[2])
 if not said then
   redis.call('SET', KEYS[2], 'running ' .. ARGV[3], 'PX', ARGV[4])

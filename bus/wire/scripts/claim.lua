@@ -1,10 +1,10 @@
--- Take the right to run hooks with effects for a request, or find out who has it or has answered.
+-- Claim the run of a request's hooks with effects, or find out which evaluator has claimed it or has answered.
 -- KEYS  1 stream of the entry  2 claim:<id>  3 verdict:<id>  4 reply  5 join:<id>  6 call:<hash>  7 lineage:<id>
 -- ARGV  1 group  2 entry  3 consumer  4 kept ms  5 '1' when reply may be written  6 '1' when the call has a name
 --       7 parent  8.. hooks about to run
--- Returns 'run'; 'again' (a dead evaluator had begun); 'lost' (the entry is no longer ours); 'done' (given the kept
--- answer); 'joined' (the running evaluation will answer); 'same' and the verdict on the same hook call (60 s); 'wait' (the
--- same hook call is being evaluated just now: ask again soon).
+-- Returns 'run'; 'again' (run them: a dead evaluator had begun); 'lost' (the entry is no longer ours); 'done' (this script
+-- has sent the kept answer); 'joined' (the running evaluation will answer); 'same' and the verdict on the same hook call
+-- (60 s); 'wait' (the same hook call is being evaluated now: ask again soon).
 local pending = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1)
 if #pending == 0 or pending[1][2] ~= ARGV[3] then return {'lost'} end
 redis.call('XACK', KEYS[1], ARGV[1], '0-0')  -- no entry: a full server lets a script continue after a write that needs no memory
@@ -40,13 +40,13 @@ if ARGV[6] == '1' then
   redis.call('SET', KEYS[6], 'running ' .. id .. ' ' .. ARGV[3], 'PX', ARGV[4])
 end
 
--- With its stream: entries of two streams that were added in the same millisecond have the same id.
+-- The claim has the stream's name too: entries of two streams that were added in the same millisecond have the same id.
 local place = KEYS[1] .. ' ' .. ARGV[2]
 local word, mine = 'run', place .. ' ' .. ARGV[3]
 local holder = redis.call('GET', KEYS[2])
 if holder then
   local held = string.match(holder, '^(.*) ')
-  -- An answered request that kept nothing to give (nobody waited for it) has no running evaluation to join.
+  -- The request was answered without a kept answer (no caller waited), so there is no running evaluation to join.
   if held ~= place and not prior then
     leave()
     if ARGV[5] == '1' then

@@ -24,7 +24,7 @@ if not first and not answered then return 1 end
 if ARGV[7] ~= '1' then
   redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])
   redis.call('XDEL', KEYS[1], ARGV[2])
-  -- Its verdict is on record; that its agent fell back all the same is new.
+  -- The verdict is recorded already; the report that the agent fell back is new.
   if answered and #ARGV > 7 then redis.pcall('XADD', KEYS[1], '*', unpack(ARGV, 8)) end
 end
 return 0

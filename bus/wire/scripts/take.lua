@@ -29,7 +29,7 @@ local function over_rate(target, rate, token)
   return wait
 end
 
--- Whether the delivery has a place of its target: it has one already (the carrier before us is gone), or one is free.
+-- Whether the delivery has one of its target's places: it has one already (from a carrier that died), or one is free.
 local function has_place(flight, id, d)
   if not d[12] and redis.call('ZCARD', flight) < tonumber(d[10]) then return true end
   redis.call('ZREMRANGEBYSCORE', flight, '-inf', now)
@@ -75,7 +75,7 @@ local function take(stream, entry, id)
       redis.call('ZADD', flight, ends, id)
       redis.call('HSET', key, 'state', 'running')
       if d[13] then redis.call('HDEL', key, 'token') end
-      if d[5] == 'command' then  -- it may be tried days after its event: events that it publishes must still find their chain
+      if d[5] == 'command' then  -- it may run days after its event, and events that it publishes must still find their parents
         local lineage = prefix .. 'lineage:' .. d[3]
         redis.call('HSET', lineage, 'parent', d[11] or '', 'hook:' .. d[6], '1')
         redis.call('PEXPIRE', lineage, ARGV[5])

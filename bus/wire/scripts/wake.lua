@@ -1,4 +1,4 @@
--- Move due deliveries back to their stream, and check the targets whose waiting deliveries may go on.
+-- Move due deliveries back to their stream, and check the targets whose waiting deliveries may be sent.
 -- KEYS  1 due  2 openings
 -- ARGV  1 most  2 prefix of all keys
 -- Returns {number moved, ms until the next one is due or ''}.
