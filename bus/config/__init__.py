@@ -1,1 +1,1 @@
-"""Everything that people write for Fleethook: hook files, settings, trust, and what is said when they are wrong."""
+"""The formats of hook files and settings: parsing with places, validation and its errors, and careful edits."""

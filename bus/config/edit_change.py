@@ -37,12 +37,12 @@ def with_values(text: str, file: str, path: Path, wanted: dict[str, Plain]) -> s
 
 
 def without_entry(text: str, file: str, key: str, number: int) -> str:
-    """The text without one entry of the list at a top-level key; ConfigError where it has to be edited by hand."""
+    """The text without one entry of the list at a top-level key; raises ConfigError if it has to be edited by hand."""
     return without_item(text, file, (key,), number)
 
 
 def without_item(text: str, file: str, path: Path, number: int) -> str:
-    """The text without one item of the list at a path; ConfigError where it has to be edited by hand."""
+    """The text without one item of the list at a path; raises ConfigError if it has to be edited by hand."""
     name = ".".join(map(str, path))
     whole, entries = _read(text, file, path)
     if not isinstance(entries, list) or not -1 < number < len(entries):
@@ -72,7 +72,7 @@ def without_item(text: str, file: str, path: Path, number: int) -> str:
 
 
 def with_item(text: str, file: str, path: Path, item: Plain) -> str:
-    """The text with one more item at the end of the list at a path; ConfigError where it has to be edited by hand."""
+    """The text with one more item at the end of the list at a path; raises ConfigError if it has to be edited by hand."""
     whole, entries = _read(text, file, path)
     if not isinstance(entries, list):
         raise ConfigError(
@@ -98,7 +98,7 @@ def with_item(text: str, file: str, path: Path, item: Plain) -> str:
 
 
 def _read(text: str, file: str, path: Path) -> tuple[dict[str, Plain], Plain]:
-    """The value of the whole file, and the value at the path (None where there is none)."""
+    """The value of the whole file, and the value at the path (None if there is none)."""
     if text.lstrip().startswith("{"):
         value: Plain = read_text(text.encode("utf-8", "surrogatepass"), file=file)[1]
     else:

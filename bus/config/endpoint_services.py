@@ -27,7 +27,7 @@ _CHATS: Final[tuple[tuple[re.Pattern[str], Format], ...]] = (
 """Patterns for host and path of a service, and the format that it reads."""
 
 Check = tuple[tuple[str, ...], partial[None]]
-"""A path below an entry, and a function that raises where the value there is not valid."""
+"""A path below an entry, and a function that raises if the value there is not valid."""
 
 
 def service_checks(entry: EndpointEntry | Endpoint) -> Iterator[Check]:
@@ -39,7 +39,7 @@ def service_checks(entry: EndpointEntry | Endpoint) -> Iterator[Check]:
 
 
 def service_hint(entry: EndpointEntry | Endpoint) -> str:
-    """A hint where URL and format do not fit together, else an empty text; never quotes the URL, which is a secret."""
+    """A hint if URL and format do not fit together, else empty; never quotes the URL, which may be a secret."""
     known = reads(entry.url)
     if not known or known == entry.format:
         return ""

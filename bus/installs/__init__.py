@@ -1,4 +1,4 @@
-"""One file an agent: how to find the agent, the place and form of its hook settings, and what keeps hooks from running."""
+"""One file for each agent: how to find it, where its hook settings are, their format, and what keeps hooks from running."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class InstallScope:
     """The root of the machine's own settings (/etc and the like)."""
 
     def moved(self, variable: str, otherwise: str) -> Path:
-        """The folder that a variable names, else this one in the home directory."""
+        """The folder that an environment variable names, else the folder `otherwise` in the home directory."""
         named = self.environ.get(variable, "")
         return Path(named).expanduser() if named else self.home / otherwise
 
@@ -99,9 +99,9 @@ class SettingsFormat(Protocol):
         ...
 
     def written(self, path: Path, before: bytes | None, setup: Setup) -> bytes | None:
-        """The file with exactly what this setup wants of ours in it; None where there should be none.
+        """The file with exactly the entries of this setup as ours; None if there should be no file.
 
-        Raises ConfigError with the place where it cannot be read; what others wrote stays.
+        Entries of other programs stay. Raises ConfigError with the place if the file cannot be read.
         """
         ...
 
@@ -126,9 +126,9 @@ class Program:
     places: Mapping[Scope, Callable[[InstallScope], Path]]
     """Its settings files, by scope."""
     canary: Callable[[Path, str, str], Canary]
-    """Makes a call of its shell: working directory, a token of this call, the command line."""
+    """Makes a call of the agent's shell tool; the arguments are working directory, a token of this call, command line."""
     understood: Callable[[CommandRun], AgentReading]
-    """Its decision on an answer to that call, as observed or documented."""
+    """The decision that the agent takes from an answer to that call, as observed or documented."""
     folder: Callable[[InstallScope], Path]
     """Its folder in the user's home; if it exists, the agent has been used here."""
     troubles: Callable[[InstallScope, Scope], Iterable[InstallProblem]] = lambda _where, _scope: ()
@@ -140,7 +140,7 @@ class Program:
     steps: tuple[str, ...] = ()
     """Steps that only a person can do after an install."""
     runs: Callable[[Path, str], tuple[str, ...]] = lambda _path, command: ("/bin/sh", "-c", command)
-    """The words with which it starts our commands."""
+    """The command line with which the agent starts our commands."""
     readers: Mapping[Scope, Mapping[str, str]] = field(default_factory=dict)
     """By scope: the other agents that also run the hooks in its file, and under which condition; empty: always."""
     closes_since: tuple[int, ...] = ()
@@ -153,7 +153,7 @@ def quiet_events(agent: str) -> frozenset[str]:
 
 
 def never_events(agent: str) -> frozenset[str]:
-    """The events that are never subscribed, since any hook changes what they do."""
+    """The events that are never subscribed, because any hook changes what the agent does at them."""
     return _of_dialect(agent, "NEVER")
 
 

@@ -1,6 +1,6 @@
-"""The decision of each agent on an answer before a tool call, as observed. Only a certain block counts as one.
+"""The decision that each agent takes from an answer before a tool call, as observed. Only a certain block counts.
 
-An exit code other than 0 and 2 is a failure, whatever some agents make of the words beside it.
+An exit code other than 0 and 2 is a failure, even if some agents read the output then.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CODEX_INNER: Final = frozenset(
 
 
 def said(ran: CommandRun) -> dict[str, Any]:
-    """The JSON object that is the whole stdout at exit code 0; else an empty one."""
+    """The JSON object in stdout at exit code 0; empty if stdout is not one JSON object."""
     try:
         found = json.loads(ran.stdout) if ran.code == 0 else {}
     except ValueError:
@@ -27,7 +27,7 @@ def said(ran: CommandRun) -> dict[str, Any]:
 
 
 def claude(ran: CommandRun) -> AgentReading:
-    """Exit code 2, or the decision beside the event's own name."""
+    """Exit code 2, or the decision in the object that has the event's name."""
     if ran.code == 2:
         return AgentReading("deny", ran.stderr.strip())
     specific = _map(said(ran), "hookSpecificOutput")
@@ -63,7 +63,7 @@ def gemini(ran: CommandRun) -> AgentReading:
 
 
 def flat(decision: str, *reasons: str) -> Callable[[CommandRun], AgentReading]:
-    """Exit code 2, or a decision under this name at the top with its reason under one of those."""
+    """Exit code 2, or the top-level field `decision` names, with its reason in one of the fields `reasons`."""
 
     def understood(ran: CommandRun) -> AgentReading:
         if ran.code == 2:

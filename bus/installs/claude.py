@@ -68,7 +68,7 @@ def _canary(cwd: Path, token: str, command: str) -> Canary:
 
 
 _THIRD_PARTY: Final = "where its settings include third-party configs"
-"""Cursor's switch, off by default and kept where only it looks (cursor.com/docs, third-party hooks)."""
+"""A setting of Cursor, off by default; Cursor keeps it where Fleethook cannot read it (cursor.com/docs, third-party hooks)."""
 
 PROGRAM: Final = Program(
     name="claude",

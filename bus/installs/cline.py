@@ -32,7 +32,7 @@ class Scripts:
             if not wanted:
                 return before
             raise ConfigError(
-                "is a script of another program, and Cline takes one for each event",
+                "is a script of another program, and Cline runs only one for each event",
                 file=str(path),
                 hint=f"leave {path.name} out with --events, or let that script run from fleethook.yaml",
             )

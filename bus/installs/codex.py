@@ -1,6 +1,6 @@
 """Codex CLI: a hooks.json of its own beside config.toml, each hook trusted by its content (checked with 0.169.0).
 
-It reads hooks out of config.toml too; those of both files run, so ours need no TOML.
+It also reads hooks from config.toml. The hooks of both files run, so ours need not be in TOML.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TYPES: Final = frozenset({"command", "prompt", "agent", "mcp_tool"})
 """The handler types that it knows; any other type makes it refuse the whole file."""
 
 LONGEST: Final = {"SessionEnd": 3, "Interrupt": 3}
-"""The most seconds that it gives a hook of these events, whatever the file says. Default: 1."""
+"""The most seconds that a hook of these events gets, even if its timeout is longer. Without a timeout it gets 1."""
 
 _TRUST: Final = "start codex, open /hooks, and trust the hooks of fleethook"
 
@@ -81,7 +81,7 @@ PROGRAM_KEYS: Final = frozenset({"hooks", "description"})
 
 
 def trusted_hash(event: str, matcher: object, handler: Mapping[str, Any]) -> str:
-    """Codex's own hash of a command hook, by which it knows what was trusted (reproduced from 0.169.0's `hooks/list`)."""
+    """The hash of a command hook by which Codex records its trust (reproduced from `hooks/list` of 0.169.0)."""
     most = LONGEST.get(event)
     seconds = handler.get("timeout") or (1 if most else 600)
     known = {

@@ -17,13 +17,13 @@ from bus.shim.answer_file import EventLine
 from bus.verdicts import Policy, failed
 
 MARK: Final = "# fleethook"
-"""The end of every command that we install. It tells our commands from those of others."""
+"""Every command that we install ends with this, so that we recognise our commands."""
 
 BUDGET_S: Final = 10.0
 """The most seconds that a request may take; fewer if the agent's own timeout is short."""
 
 LEAST_TIMEOUT_S: Final = 30.0
-"""The timeout of a hook command in the agent's settings, in budgets: far below the agents' defaults of minutes."""
+"""The least timeout of a hook command in the agent's settings: far below the agents' defaults of minutes."""
 
 CLOSED: Final = "closed"
 """The mark of a command that fails closed."""
@@ -64,9 +64,9 @@ def chosen_events(dialect: AgentDialect, names: Iterable[str], never: Iterable[s
 def answer_events(
     dialect: AgentDialect, events: Iterable[str], *, fail_closed: bool = False, budget: float = BUDGET_S
 ) -> tuple[EventLine, ...]:
-    """What the answer file says of each event: request or publish, deadline, and the bytes of its fallback.
+    """The answer file's line of each event: request or publish, deadline, and the bytes of its fallback.
 
-    Of an event that is published they are what the agent hears: nothing, or an object that says as much.
+    For an event that is only published, the fallback is always the answer: nothing, or an object without an opinion.
 
     The deadline is the agent's own timeout minus max(0.5 s, 10 %), at most the budget. Only gates fail closed.
     """
@@ -126,9 +126,9 @@ def deadline_ms(timeout: float, budget: float = BUDGET_S) -> int:
 def hook_command(setup: Setup, agent: str, event: str, *, deaf: bool = False) -> str:
     """The command line that an agent runs at one event, in POSIX sh.
 
-    Guarded, since a missing interpreter or file would end with an exit code that agents take for a block: when
-    Fleethook is gone it does nothing. Where it fails closed a gate stays shut instead, and says how to open it: by
-    exit code 2, or by the agent's own words where that is `deaf` to the code.
+    It first checks that interpreter and launcher exist, because the shell's exit code for a missing file would be a block for
+    some agents. If they are gone, the command does nothing. A command that fails closed blocks instead and says what to do:
+    by exit code 2, or by the agent's JSON if the agent is `deaf` (ignores the code at this event).
     """
     dialect = find(agent)
     can = dialect.capabilities.get(event)
@@ -165,13 +165,13 @@ def is_closed(command: str) -> bool:
     """Whether a command of ours fails closed."""
     try:
         words = shlex.split(command, comments=True)
-    except ValueError:  # a person has changed it
+    except ValueError:  # the user has changed the command
         return False
     return CLOSED in {word.rstrip(";") for word in words}
 
 
 def closed_events(dialect: AgentDialect, setup: Setup) -> frozenset[str]:
-    """The events of a setup that stay shut without a verdict."""
+    """The events of a setup that are blocked without a verdict."""
     can: Mapping[str, Capability] = dialect.capabilities
     return frozenset(
         name for name in setup.events if name in can and policy_of(can[name], fail_closed=setup.fail_closed) == "deny"

@@ -1,4 +1,4 @@
-"""Our entries among the hooks of an agent's file: event -> [{matcher, hooks: [{command}]}], or event -> [{command}]."""
+"""Adds and removes our entries in an agent's file: event -> [{matcher, hooks: [{command}]}], or event -> [{command}]."""
 
 from __future__ import annotations
 

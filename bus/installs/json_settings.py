@@ -43,16 +43,16 @@ class JsonHooks:
     deaf: frozenset[str] = frozenset()
     """The gates at which exit code 2 does not block."""
     only: frozenset[str] = frozenset()
-    """The names at the top of the file that the agent takes; any other makes it refuse the whole file. Empty: any."""
+    """The top-level names that the agent accepts; any other makes it refuse the whole file. Empty: it accepts any."""
 
     @property
     def mode(self) -> int:
-        """Of a file that is made."""
+        """The mode of a new file."""
         return 0o644
 
     @property
     def whole(self) -> bool:
-        """Other programs have hooks in this file too."""
+        """False: other programs have hooks in this file too."""
         return False
 
     def files(self, place: Path) -> tuple[Path, ...]:

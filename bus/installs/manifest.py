@@ -128,9 +128,9 @@ def record_events(state: Path, events: Mapping[Path, tuple[str, ...]]) -> None:
 
 
 def undo(plan: InstallPlan, state: Path, *, now: datetime | None = None) -> tuple[Path, ...]:
-    """Do what an uninstall planned, forget the files, and return copies of what people had changed in files of ours.
+    """Carry out an uninstall's plan, forget its files, and return the copies of our files that the user had changed.
 
-    ConfigError where one changed meanwhile.
+    Raises ConfigError if a file changed meanwhile.
     """
     stamp = (now or datetime.now(UTC)).strftime("%Y%m%dT%H%M%SZ")
     known, folders, copies = records(state), [], []
@@ -165,7 +165,7 @@ def read(path: Path) -> bytes | None:
 
 
 def real(path: Path) -> Path:
-    """The file behind links: writing it keeps the link."""
+    """The path with links resolved: writing to it keeps the link."""
     return Path(os.path.realpath(path))
 
 

@@ -40,7 +40,7 @@ def plan_install(agent: str, scope: Scope, where: InstallScope, setup: Setup) ->
             events = tuple(call.event for call in program.form.calls(path, after)) if after is not None else ()
             changes.append(FileChange(path, before, after, program.form.mode, ours, events))
     troubles = [trouble.what for trouble in program.troubles(where, scope)]
-    # Other people who use the repository may have an agent that is not on this machine.
+    # Other users of the repository may have an agent that is not on this machine.
     troubles += (trouble.what for trouble in other_readers(agent, scope, where, everybody=scope == "project"))
     if scope == "project":
         troubles.append(
@@ -50,10 +50,10 @@ def plan_install(agent: str, scope: Scope, where: InstallScope, setup: Setup) ->
 
 
 def plan_uninstall(agent: str, state: Path, *, where: InstallScope) -> InstallPlan:
-    """What `uninstall` would change, in every file that an install has written, and in those of this place.
+    """The changes of `uninstall` in every file that an install has written, and in the agent's files here.
 
-    A file that is as we wrote it gets back its old bytes, or goes where we made it. From one that was changed since,
-    only our entries go.
+    A file that is unchanged since the install gets its old content back, or is deleted if the install created it. From a
+    file that was changed since, only our entries are removed.
     """
     program, known = installs.find(agent), records(state)
     mine = [path for path, record in known.items() if record.agent == program.name]

@@ -20,7 +20,7 @@ class Layer(NamedTuple):
     trouble: str = ""
 
     def at(self, *names: str) -> object:
-        """The value below these names; None where there is none."""
+        """The value below these names; None if there is none."""
         value: object = self.settings
         for name in names:
             value = value.get(name) if isinstance(value, Mapping) else None
@@ -56,7 +56,7 @@ def unreadable(layers: Iterable[Layer]) -> Iterator[InstallProblem]:
 def switched(
     layers: Iterable[Layer], names: tuple[str, ...], *, off: object = True, fix: str = ""
 ) -> Iterator[InstallProblem]:
-    """A trouble where the strongest layer (the first) that says something under these names says `off`."""
+    """A problem if the strongest layer (the first) that has a value under these names has the value `off`."""
     for layer in layers:
         value = layer.at(*names)
         if value is None:
@@ -68,9 +68,9 @@ def switched(
 
 
 def folder_trust(path: Path, folder: Path) -> bool | None:
-    """What Gemini's or Qwen's list of trusted folders says of a folder; None where it says nothing.
+    """Whether Gemini's or Qwen's list of trusted folders trusts a folder; None if no rule fits.
 
-    The longest rule that fits holds (as Gemini CLI 0.61.0 reads it).
+    Of the rules that fit, the one with the longest path counts (as in Gemini CLI 0.61.0).
     """
     layer = next(iter(json_layers([path], comments=True)), None)
     best, says = -1, ""

@@ -1,4 +1,4 @@
-"""Background hooks of Claude Code and ion: how long they may run, and what they tell the model afterwards."""
+"""Background hooks of Claude Code and ion: how long they may run, and the text that the model gets from them later."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def background_seconds(line: bytes, timeout: float) -> float | None:
 
 
 def wakes(hook: Hook, done: Finished) -> bool:
-    """Whether a hook with `asyncRewake` calls its agent: it exits with 2, which is no failure then."""
+    """Whether a hook with `asyncRewake` wakes its agent, which it does by exit code 2; that is not a failure then."""
     return hook.dialect in DETACHING and bool(hook.own.get("wakes")) and done.exit_code == _BLOCKS
 
 
 def later_text(hook: Hook, done: Finished) -> str:
-    """What a background run tells the model: its output, or the message of a hook that wakes its agent."""
+    """The text for the model from a background run: its output, or the message of a hook that wakes its agent."""
     if wakes(hook, done):
         return plain(done.stderr).strip() or plain(done.stdout).strip()
     if hook.dialect not in DETACHING or hook.blocking or done.exit_code != 0 or done.timed_out:
@@ -47,7 +47,7 @@ def later_text(hook: Hook, done: Finished) -> str:
 
 
 def printed_text(stdout: bytes) -> str:
-    """A hook's output as context for the model, without the line `{"async": true}`; of a JSON object its context fields."""
+    """A hook's output as context for the model, without the line `{"async": true}`; for a JSON object its context fields."""
     first, _, rest = stdout.partition(b"\n")
     text = plain(stdout if background_seconds(first, 1.0) is None else rest).strip()
     if text.startswith("{"):

@@ -1,6 +1,6 @@
-"""Commands: run in the hook's dialect, in a safe environment, within their time.
+"""Runs commands as the hook's dialect defines, in a safe environment, within their time.
 
-Event data reaches a command as stdin and environment only; the command's text is what its author wrote.
+Event data reaches a command only by stdin and environment; the command's text is exactly what its author wrote.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bus.system.environment import base_env, fit_env
 from bus.system.processes import Detach, Finished, run_process
 
 GRACE: Final = 0.25
-"""Seconds from SIGTERM to SIGKILL where an agent waits for the verdict; in the background `run_process` has its default."""
+"""Seconds from SIGTERM to SIGKILL if an agent waits for the verdict; in the background, the default of `run_process`."""
 
 
 MOST_BACKGROUND: Final = 64
@@ -131,14 +131,14 @@ async def run_command(
 
 
 def argv(hook: Hook) -> str | list[str]:
-    """What is started: a program with arguments, or a text for a shell (`/bin/sh` unless the hook names one)."""
+    """What is started: a program with arguments, or a text for a shell (`/bin/sh` unless the hook names another shell)."""
     if hook.args:
         return [hook.command, *hook.args]
     return [hook.shell, "-c", hook.command] if hook.shell else hook.command
 
 
 def command_env(hook: Hook, event: Event) -> dict[str, str]:
-    """The environment of a command: the safe list, `env_pass`, its dialect's, its own, and the event's FLEETHOOK_*.
+    """The environment of a command: safe list, `env_pass`, the dialect's variables, the hook's `env`, and FLEETHOOK_*.
 
     Values too large for the OS are cut and marked, and FLEETHOOK_CUT lists their names.
     """
@@ -165,7 +165,7 @@ def command_env(hook: Hook, event: Event) -> dict[str, str]:
 
 
 def working_directory(hook: Hook, event: Event) -> str:
-    """The dialect's directory, else the hook's own (relative to the event's), else the event's, else home."""
+    """The dialect's directory, else the hook's (relative to the event's directory), else the event's, else home."""
     rooted = find_rooted(hook.dialect)
     if rooted is not None and (directory := rooted.directory(hook, event)):
         return directory

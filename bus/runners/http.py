@@ -30,7 +30,7 @@ _UNFIT: Final = re.compile(r"[^!-\-/-~]")  # characters that a message id may no
 
 
 class HttpRunner:
-    """Runs hooks of kind `http` over a client, which brings the address policy with it."""
+    """Runs hooks of kind `http` with a client, which applies the address policy."""
 
     def __init__(self, client: WebhookClient) -> None:
         self._client = client
@@ -62,7 +62,7 @@ class HttpRunner:
             return Outcome(failure=f"{name} was not sent: the event cannot be written as JSON ({error})")
         reply = await self._client.post(hook.http.url, body, headers, seconds=seconds)
         if reply.error == "refused":
-            # Which rule refused shows what our network looks like: that is for the trace, not for the model.
+            # The rule that refused shows details of our network, so it is in the trace and not in the model's text.
             return Outcome(failure=f"{name} was not sent: the address policy refuses its target", output=reply.detail)
         shown = redact_text(reply.body[-2 * SHOWN :].decode("utf-8", "replace"))[-SHOWN:]
         problem = _problem(reply)
@@ -86,7 +86,7 @@ class HttpRunner:
 
 
 def _headers(hook: Hook, call: HttpCall, event: Event, body: bytes) -> dict[str, str]:
-    # The id that a delivery of this event has: a request that failed may be sent again as one.
+    # The id that a delivery of this event would have: a failed request may be sent again as a delivery.
     message_id = _UNFIT.sub("-", webhook_id(delivery_id(event.id or "event", hook.id)))[:256]
     ours = {"Content-Type": "application/json"}
     return webhook_headers(call, message_id, int(time.time()), body, ours, with_id=hook.dialect == NATIVE)

@@ -31,12 +31,12 @@ def calls(hook: Hook, event: Event) -> tuple[Event, ...]:
 
 
 def _is_edit_of_shell(event: Event) -> bool:
-    """Whether it is a shell command that its agent carries out as an edit (Codex's `apply_patch`)."""
+    """Whether it is a shell command that the agent runs as an edit (Codex's `apply_patch`)."""
     return event.tool == "bash" and isinstance(event.input.get("patch"), str)
 
 
 def _as_command(event: Event) -> Event:
-    """The same event as a command alone: a hook that does not fit it was meant for edits."""
+    """The same event as a command without its patch: a hook that does not fit this event is meant for edits."""
     plain = {name: value for name, value in event.input.items() if name not in ("patch", "path", "paths")}
     return msgspec.structs.replace(event, input=plain)
 
@@ -72,7 +72,7 @@ def _with_file(hook: Hook, call: Event, outcome: Outcome) -> Outcome:
     failure = f"{outcome.failure} ({path})" if outcome.failure else ""
     if not outcome.updated_input or outcome.decision == "deny":
         return msgspec.structs.replace(outcome, reason=reason, failure=failure)
-    # No agent lets a hook change a part of a call, and the hook allowed the changed call only.
+    # No agent lets a hook change a part of a call, and the hook's allow was only for the changed call.
     note = f"{hook_name(hook)} changed the input for {path}, one file of several: the change was dropped"
     return msgspec.structs.replace(
         outcome,
@@ -85,7 +85,7 @@ def _with_file(hook: Hook, call: Event, outcome: Outcome) -> Outcome:
 
 
 def _combined(hook: Hook, outcomes: Sequence[Outcome]) -> Outcome:
-    """The strictest of them; an allow only where every file was allowed, and a failure where nothing outweighs it."""
+    """The strictest outcome. It is an allow only if every file was allowed, and a failure only if nothing is stricter."""
     failed = next((outcome for outcome in outcomes if outcome.failure), None)
     deciding = next((outcome for outcome in outcomes if outcome.decision == "deny"), None) or next(
         (outcome for outcome in outcomes if outcome.decision == "ask"), None

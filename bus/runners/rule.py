@@ -14,14 +14,14 @@ class RuleRunner:
     """Judges an event by the hook's rule, in this thread and without a time limit."""
 
     async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:  # noqa: ARG002 - it never waits
-        """The rule's decision where it fits, else abstain; never raises."""
+        """The rule's decision if it fits, else abstain; never raises."""
         if hook.rule is None:
             return Outcome(failure=f"hook {hook.id!r} has no rule")
         return rule_outcome(hook, event, answer_rule(hook.id, hook.rule, event, full_disk()))
 
 
 def rule_outcome(hook: Hook, event: Event, answer: Answer) -> Outcome:
-    """A rule's outcome by the answer to it; a rule that could not be judged is a failure, and the failure policy decides."""
+    """A rule's outcome from its answer; a rule that could not be judged is a failure, and the failure policy decides."""
     rule = hook.rule
     if answer.failure or rule is None:
         return Outcome(failure=f"rule {hook.id!r}: {answer.failure or 'there is none'}")
@@ -39,7 +39,7 @@ def rule_outcome(hook: Hook, event: Event, answer: Answer) -> Outcome:
 
 
 def _redacted(event: Event) -> Outcome:
-    """The output without its secrets; NOTHING if it holds none."""
+    """The output without its secrets; NOTHING if it has none."""
     clean = redact_whole(event.output)
     if clean == event.output:
         return NOTHING

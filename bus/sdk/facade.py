@@ -88,7 +88,7 @@ class AgentFacade(Sender):
         return ToolCall(self, name, input, call=call, ask=ask, budget=budget)
 
     async def stop(self, message: str = "") -> str:
-        """What hooks want the agent to do before it stops; empty if it may stop. `message` is the agent's last one."""
+        """What hooks want the agent to do before it stops; empty if it may stop. `message` is the agent's last message."""
         scope = Stop(self, message)
         await scope.begin()
         return scope.more
@@ -113,7 +113,7 @@ class AgentFacade(Sender):
 
 
 class SyncAgentFacade(Generic[B]):
-    """The same calls for a program without an event loop: they run on a loop of its own, in the calling thread."""
+    """The same calls for a program without an event loop: they run on this object's own loop, in the calling thread."""
 
     def __init__(self, bus: B) -> None:
         self._bus = bus

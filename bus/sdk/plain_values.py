@@ -20,7 +20,7 @@ _WIDE: Final = 10_000
 
 
 def plain(value: object, depth: int = DEEPEST) -> Any:
-    """The value if the wire takes it, else the nearest value that it takes. Never raises for what a value's own code does.
+    """The value if the wire takes it, else the nearest value that it takes. Never raises, even if a value's own code does.
 
     Structs and dataclasses become maps; sets and tuples become lists; NaN and infinity become text; any other value
     becomes its `str()`.

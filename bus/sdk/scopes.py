@@ -42,14 +42,14 @@ _CAN: Final = {
     for kind in EventType
     if kind not in OWN
 }
-"""A program can take everything that a verdict says, except a question to a person about a stop."""
+"""A program can carry out every part of a verdict, except a question to a person about a stop."""
 
 Ask = Callable[["Scope"], "bool | Awaitable[bool]"]
 """Asks a person to approve a scope; the scope's `verdict.reason` says why. True approves it."""
 
 
 class Sender(ABC):
-    """Sends events; a Bus is one."""
+    """Sends events and requests; `Bus` is a subclass."""
 
     @abstractmethod
     async def publish(self, event: Event) -> str:

@@ -1,6 +1,7 @@
-"""The answer file: what an agent's hook command must know, as `install` writes it and the shim reads it.
+"""The answer file: the configuration of an agent's hook command, which `install` writes and the shim reads.
 
-Text, one line a fact, tab-separated, free bytes in hex; the first line names the version, unknown lines are skipped:
+A text file with one value a line, separated by tabs, with any bytes in hex. The first line names the version; unknown lines
+are skipped:
 
     fleethook-answers 1
     agent    claude
@@ -61,7 +62,7 @@ class EventLine(msgspec.Struct, frozen=True, kw_only=True):
     """The shim's action at one event, and its answer if no hook can answer."""
 
     name: str
-    """The agent's own event name; `*` is any event without a line of its own."""
+    """The agent's own event name; `*` is any event that has no line."""
     mode: Mode = "request"
     deadline_ms: int = 10_000
     """Milliseconds for the whole call, from the start of the shim: stdin, connecting, waiting, and recording a fallback."""
@@ -165,9 +166,9 @@ def format_answers(answers: AnswerFile) -> bytes:
 def hook_command(
     python: str, agent: str, event: str, path: str | os.PathLike[str], *, closed: bool = False, silent: str = ""
 ) -> tuple[str, ...]:
-    """The words of the command that `install` gives an agent for one event.
+    """The words of the command that `install` writes for one event of an agent.
 
-    Where the answer file is missing it blocks if `closed`, else it says `silent` to agents that want to hear something.
+    If the answer file is missing, the command blocks if `closed`; otherwise it prints `silent`, for agents that need output.
     """
     last = ["closed"] if closed else ["open", silent] if silent else []
     return (python, "-I", "-S", launcher.__file__, agent, event, os.fspath(path), *last)

@@ -1,9 +1,9 @@
 """The hook command that agents run: raw stdin goes to the bus, the answer's bytes come back.
 
 Run as `PY -I -S /abs/bus/launcher.py AGENT EVENT ANSWERFILE [closed]`. It starts at every hook of every agent, so it
-imports only C-level modules of the standard library, and what is beside it only where it is needed (`outage`, `tls`);
-all that it must know is in the answer file (`bus/shim/answer_file.py`). It exits 2 only where an answer or a fallback says
-so; what it cannot do at all, it raises.
+imports only C-level modules of the standard library, and the files beside it (`outage`, `tls`) only if they are needed. Its
+configuration is the answer file (`bus/shim/answer_file.py`). It exits 2 only if an answer or a fallback says so; any other
+failure is raised, and the launcher answers.
 """
 
 import _socket
@@ -18,7 +18,7 @@ ACK_S = 1.0
 """How long Redis may take to confirm a request, before the reply counts as lost on the wire."""
 OUTAGE_S = 2.0
 OUTAGE_PART = 0.2
-"""How long a call tries to reach a server that is away: at most so many seconds, and this part of its deadline."""
+"""How long a call tries to reach a server that is away: at most OUTAGE_S seconds, and this part of its deadline."""
 MARKED_S = 0.25
 """How long a call tries if the mark says that the server did not answer the last call."""
 MARK = b".away"  # the end of the mark's file name, after the spool's
@@ -94,13 +94,13 @@ class Link:
             self.read()
 
     def exchange(self, seconds: float, *command: bytes) -> "int | bytes | None":
-        """Sends one command and returns its reply, which may take so many seconds."""
+        """Sends one command and returns its reply; waits at most `seconds` for it."""
         self.until = time.monotonic() + seconds
         self.send(pack(*command))
         return self.read()
 
     def read(self) -> "int | bytes | None":
-        """The next reply (a status reads as bytes); raises NoAnswer for an error, OSError where none came."""
+        """The next reply (a status becomes bytes); raises NoAnswer for an error reply, OSError if no reply came."""
         while (end := self.data.find(b"\r\n")) < 0:
             self._more()
         kind, text = self.data[:1], self.data[1:end]
@@ -277,8 +277,8 @@ class HookCall:
         if self.acked or not self.body:
             fields, now = [b"id", new_id(), b"of", self.id, *fallback, *self.fields[2:]], time.monotonic()
             try:
-                # On a connection of its own: the first one still waits for the answer. Marked as one of which a copy
-                # may be spooled, since Redis' word may come too late.
+                # A new connection, because the first one still waits for the answer. The report is marked as one that may
+                # also be in the spool, since the reply of Redis may come too late.
                 link = Link(self.plan, now + (self.end - now) / 2)
                 link.send(pack(b"XADD", self.plan.prefix + b"events", b"*", *fields, b"spooled", b"1"))
                 link.read()
@@ -317,7 +317,7 @@ def read_stdin(until: float) -> bytes:
 
 
 def unpack_answer(raw: bytes) -> "tuple[int, bytes, bytes]":
-    """Exit code, stdout and stderr in a reply (`bus/shim/answer.py`); raises NoAnswer where it is not in that form."""
+    """Exit code, stdout and stderr in a reply (`bus/shim/answer.py`); raises NoAnswer if it has another form."""
     head, _, rest = raw.partition(b"\n")
     try:
         magic, code, out, err = head.split(b" ")

@@ -1,7 +1,7 @@
 """What the hook command does while Redis is away: the mark, the server's address, the spool, and its drainer.
 
-`bus/shim/main.py` loads this only then, so its start does not pay for it. Like it, this imports nothing of bus and only
-C-level modules. Mark and spool are in the same folder, below the names that the answer file gives.
+`bus/shim/main.py` loads this file only then, so a normal call does not take time for it. Both import nothing of bus and only
+C-level modules. The answer file names the spool; the mark is beside it.
 """
 
 import posix
@@ -19,7 +19,7 @@ DRAINER = "import sys;sys.path.insert(0,sys.argv[2]);from bus.shim.spool import 
 
 
 def set_mark(path: bytes) -> None:
-    """Writes the mark that Redis did not answer: an empty file (0600), whose time is when that began."""
+    """Writes the mark that Redis did not answer: an empty file (0600), whose time is the begin of the outage."""
     for _ in range(2):
         try:
             posix.close(posix.open(path, posix.O_WRONLY | posix.O_CREAT | posix.O_CLOEXEC | posix.O_NOFOLLOW, 0o600))
@@ -57,7 +57,7 @@ def resolve(server: list[bytes], name: bytes, seconds: float) -> list[bytes]:
             pass  # no address: try the old one again
         done.release()
 
-    # The resolver has no time limit of its own; this thread ends with the process.
+    # The resolver has no time limit, so it runs in a thread, which ends with the process.
     _thread.start_new_thread(ask, ())
     done.acquire(timeout=max(0.0, seconds))
     new = next((address for address in found if address != server[1]), server[1])

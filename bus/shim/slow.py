@@ -17,7 +17,7 @@ def wait_longer(exchange: "Callable[..., int | bytes | None]", reply: bytes, unt
     """The reply, or None: no evaluator says any more that the hook runs, or `until` has come. Raises OSError, NoAnswer.
 
     `exchange` takes seconds and the words of a command. The note is a list beside the reply key, which the evaluator
-    keeps alive while the hook runs. So neither an evaluator's death nor a dead server costs what the hook was given.
+    keeps alive while the hook runs. So if an evaluator or the server dies, the call does not wait for the hook's whole time.
     """
     while (now := time.monotonic()) < until:
         note, seconds = reply + b":wait", min(SLICE_S, until - now)
@@ -40,9 +40,9 @@ def wait_longer(exchange: "Callable[..., int | bytes | None]", reply: bytes, unt
 def read_from_full(
     exchange: "Callable[..., int | bytes | None]", reply: bytes, until: float, error: Exception
 ) -> "int | bytes | None":
-    """The reply from a server at its memory limit: it refuses BLMOVE, and takes BLPOP. None where none comes `until` then.
+    """The reply from a server at its memory limit, which refuses BLMOVE and accepts BLPOP; None if none comes before `until`.
 
-    Raises `error` where it says something else, or where our rights are older than this.
+    Raises `error` if it is another error, or if our ACL is from a version that does not allow BLPOP.
     """
     if not is_full(error):
         raise error

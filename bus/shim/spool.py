@@ -1,11 +1,11 @@
-"""Events kept on the agent's disk while Redis is away, and how they are sent on: in the order of writing.
+"""Keeps events on the agent's disk while Redis is away, and sends them later in the order of writing.
 
 A spool is one file of RESP arrays, each `stream, field, value, …` with the entry's id as first field, appended under
-flock by the hook command (`bus/shim/outage.py`) and by `append`. Who drains it renames it to `.draining`, sends it, and
-deletes it when Redis has acknowledged all of it. One that died is followed by one that sends the whole file again; what
-comes twice is marked `spooled`, and the workers drop it by its id before it is matched or shown. The workers of a host
-drain its spools (`workers/runtime/spool_drain.py`); on a host that has none a hook command starts `drain`, which
-therefore needs only C-level modules and os: it runs beside a busy agent.
+flock by the hook command (`bus/shim/outage.py`) and by `append`. A drainer renames it to `.draining`, sends it, and deletes
+it when Redis has acknowledged all of it. If a drainer dies, the next one sends the whole file again; all entries are marked
+`spooled`, and the workers drop a repeated one by its id before it is matched or shown. The workers of a host drain its
+spools (`workers/runtime/spool_drain.py`). On a host without workers a hook command starts `drain`; it imports only C-level
+modules and os, because it runs beside a busy agent.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ID: Final = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
 
 
 class SpoolStatus(NamedTuple):
-    """The events that wait on the disk: records and bytes, how many were lost to the limit, and the time of the oldest."""
+    """The events in a spool: records and bytes, how many were dropped because it was full, and the time of the oldest."""
 
     records: int = 0
     bytes: int = 0
@@ -58,7 +58,7 @@ class Drained(NamedTuple):
 def append(path: str | os.PathLike[str], stream: str, fields: Sequence[str | bytes], *, wait_s: float = 1.0) -> bool:
     """Keeps an entry for `stream` (`requests` or `events`), fields and values in turn, `id` first; False if dropped.
 
-    Dropped means that the spool is full (64 MiB), the disk is, or its lock was not to be had in time; it is counted.
+    An entry is dropped, and counted, if the spool (64 MiB) or the disk is full, or if the lock was not free in time.
     """
     parts = [part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part for part in (stream, *fields)]
     with contextlib.suppress(OSError):  # it is counted as dropped, as on a full disk
@@ -67,7 +67,7 @@ def append(path: str | os.PathLike[str], stream: str, fields: Sequence[str | byt
 
 
 def spools(folder: str | os.PathLike[str]) -> tuple[str, ...]:
-    """The paths of the spools in a folder, by what is there of each."""
+    """The paths of the spools in a folder, also of spools of which only the files beside them exist."""
     try:
         names = [name for name in os.listdir(folder) if not name.startswith(".")]
     except OSError:
@@ -98,9 +98,9 @@ def spool_status(path: str | os.PathLike[str]) -> SpoolStatus:
 
 
 def drain(answers: str) -> Drained | None:
-    """Sends what waits in the spool that an answer file names; None where another drainer is at it.
+    """Sends the events in the spool that an answer file names; None if another drainer does so now.
 
-    Raises OSError and `shim.NoAnswer` where Redis is away or refuses: what is not acknowledged stays.
+    Raises OSError and `shim.NoAnswer` if Redis is away or refuses: events that it has not acknowledged stay.
     """
     plan = shim.AnswerPlan(answers)
     link: shim.Link | None = None
@@ -129,9 +129,9 @@ class SpooledEntry(NamedTuple):
 
 
 class Draining:
-    """One drainer at work on one spool; as a context it holds the right to, or raises BlockingIOError.
+    """One drainer of one spool. As a context manager it holds the spool's drain lock, or raises BlockingIOError.
 
-    Whatever ends it before its time keeps what is left for the next one, and no hook command tries for a while.
+    If it ends early, the rest stays for the next drainer, and no hook command starts one for some seconds.
     """
 
     def __init__(self, spool: str | bytes | os.PathLike[str], wait_s: float = REPLY_S) -> None:
@@ -144,7 +144,7 @@ class Draining:
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             self._lock = os.open(self._spool + b".drain.lock", flags, 0o600)
         except FileNotFoundError:
-            return self  # nothing was ever spooled: the folder does not exist
+            return self  # the folder does not exist, so nothing was ever spooled
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -193,10 +193,10 @@ class Draining:
 
 
 def hand_over(spool: str | os.PathLike[str], to: str | os.PathLike[str]) -> None:
-    """Appends what waits in one spool to another, in order, with the count of what was lost; the first one goes.
+    """Moves the records of one spool to another, in order, with the count of dropped ones, and deletes the first spool.
 
-    Raises OSError where that is not possible: then the first one is as it was. A crash leaves records in both, which
-    count once.
+    Raises OSError if that is not possible: then the first spool is unchanged. After a crash records may be in both spools;
+    each counts once.
     """
     there = os.fsencode(to)
     with Draining(spool):

@@ -1,12 +1,12 @@
-"""Which processes descend from a command that has ended, and getting rid of those that left its process group.
+"""Finds the processes that descend from a command that has ended, and kills those that left its process group.
 
 A process that left the group (`setsid`, a double fork) is handed to this process by the kernel when its parent dies,
-since this process declares itself a *subreaper*. It is known by two marks that it inherited: FLEETHOOK_RUN in its
-environment, and an unused resource limit (POSIX message queues) lowered by the run's number. The limit is there because
-`env -i` removes the first mark, and because a zombie has no environment. A child without a mark is not the hook's, and
-is neither killed nor reaped.
+since this process declares itself a *subreaper*. It is recognised by two inherited marks: FLEETHOOK_RUN in its
+environment, and an unused resource limit (POSIX message queues) lowered by the run's number. The limit is needed because
+`env -i` removes the first mark, and because a zombie has no environment. A child without a mark does not descend from a
+hook, and is neither killed nor reaped.
 
-macOS has no subreaper: there only the process group is killed; so on a Linux whose kernel lists no children in /proc.
+Only the process group is killed on macOS, which has no subreaper, and on a Linux whose kernel lists no children in /proc.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Marks:
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
             self.soft, self.hard = resource.getrlimit(resource.RLIMIT_MSGQUEUE)
-            # Without a limit (-1) an absurdly high one does as well; under one too small there is only the other mark.
+            # Without a limit (-1), a very high one has the same effect; if it is too small, only the other mark is used.
             base = 1 << 40 if self.soft == resource.RLIM_INFINITY else self.soft
             self.base = base if base >= _NUMBERS else 0
 
@@ -108,10 +108,10 @@ def free(mark: Mark) -> None:
 
 
 def sweep(mark: Mark, known: Collection[int], killed: set[int]) -> bool:
-    """Kill and reap what left the group of the run with this mark; True when nothing was found.
+    """Kill and reap the processes that left the group of the run with this mark; True if none was found.
 
-    Not True after a kill or a reaping either: the children of the dead may have become ours just now. `known` are the
-    commands that their own runs reap; the pids of what had to be killed are added to `killed`.
+    False after a kill or a reaping: the children of the dead process may have just become ours. `known` has the commands
+    that their own runs reap; the pids of killed processes are added to `killed`.
     """
     clean = True
     for pid in _children():
@@ -126,7 +126,7 @@ def sweep(mark: Mark, known: Collection[int], killed: set[int]) -> bool:
 
 
 def working(group: int) -> bool:
-    """Whether an orphan of this process group has something to do and waits for nothing but the processor or a disk."""
+    """Whether an orphan of this process group is running, or waits only for the processor or a disk."""
     for pid in _children():
         with contextlib.suppress(OSError):  # it has just been reaped
             with open(f"/proc/{pid}/stat", "rb") as file:

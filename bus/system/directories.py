@@ -27,7 +27,7 @@ _SHARED: Final = 0o077
 
 @dataclass(frozen=True, slots=True)
 class Directories:
-    """The four directories: settings of people, lasting data, state that may be lost, and files of this session."""
+    """The four directories: the user's settings, lasting data, state that may be lost, and files of this session."""
 
     config: Path
     data: Path
@@ -155,9 +155,9 @@ def _make_runtime(path: Path) -> None:
 
 
 def _session_runtime(environ: Mapping[str, str]) -> Path | None:
-    """`fleethook` in the session's runtime directory, where there is one that is this user's alone.
+    """`fleethook` in the session's runtime directory; None if there is none that only this user can access.
 
-    Not platformdirs' answer: without such a directory it makes one in /tmp, with a warning.
+    platformdirs is not used, because without such a directory it makes one in /tmp, with a warning.
     """
     if sys.platform == "darwin":
         return None

@@ -12,18 +12,18 @@ ALLOWED: Final = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE"
 _ALLOWED: Final = frozenset(ALLOWED)
 
 VALUE_LIMIT: Final = 128 * 1024 - 1
-"""Bytes of one `NAME=value`: Linux's MAX_ARG_STRLEN less its closing NUL, whatever the rest amounts to."""
+"""The most bytes of one `NAME=value`: Linux's MAX_ARG_STRLEN less its closing NUL; it does not depend on the others."""
 
 TOTAL_LIMIT: Final = 768 * 1024
-"""Bytes of all of them: macOS takes 1 MiB for arguments and environment together, Linux 2 MiB by default."""
+"""The most bytes of all variables: macOS takes 1 MiB for arguments and environment together, Linux 2 MiB by default."""
 
 _LONG = 1024
 
 
 def base_env(extra_names: Sequence[str] = ()) -> dict[str, str]:
-    """What a command may see of this process's environment: the allow-list and the names given.
+    """The variables of this process that a command gets: the allow-list, and those in `extra_names`.
 
-    `FLEETHOOK_…` is never passed on, named or not: it holds the server's credentials.
+    `FLEETHOOK_…` is never passed on, even if it is named, because it may have the server's credentials.
     """
     wanted = _ALLOWED.union(extra_names)
     # Each access to `os.environ` decodes again: one pass over the names alone takes half the time (measured).
@@ -34,7 +34,7 @@ def base_env(extra_names: Sequence[str] = ()) -> dict[str, str]:
 
 
 def fit_env(env: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The environment with every value as the OS takes it, and the names of those that had to be cut or cleaned.
+    """The environment with values that the OS accepts, and the names of the values that were cut or cleaned.
 
     A cut value ends in `[cut by fleethook: N bytes]`. NULs are dropped, lone surrogates become question marks.
     """

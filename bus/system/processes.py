@@ -1,7 +1,7 @@
 """Runs a hook's command: writes its stdin, limits its output and its time, and ends all processes that it started.
 
-A spawn through `subprocess` costs about a millisecond and asyncio's own subprocesses add a quarter to that, so the
-child is started in line (vfork, no `preexec_fn`) and watched by the loop: its pipes, its pidfd and one timer.
+A spawn through `subprocess` takes about a millisecond, and asyncio's subprocesses a quarter more. So the child is started
+by `subprocess` on the loop's thread (vfork, no `preexec_fn`), and the loop watches its pipes, its pidfd and one timer.
 
 When the command has ended, the members of its process group are killed before it is reaped, while its pid
 cannot mean another process. `descendants.py` ends the processes that left the group.
@@ -23,13 +23,13 @@ from typing import Final
 from bus.system import descendants
 
 CAP: Final = 64 * 1024
-"""Bytes of stdout, and as many of stderr, that are kept; the rest is read and dropped."""
+"""The most bytes of stdout that are kept, and also of stderr; the rest is read and dropped."""
 
 LINGER: Final = 0.01
 """Seconds to wait for the end of the output when the command has ended but another process still has its pipes open.
 
-While a process that it left behind is working, as long again, a second at most: on a busy machine the last output comes
-late.
+While a process that it left behind is working, the wait is repeated, for a second at most: on a busy machine the last output
+comes late.
 """
 
 FLOOD: Final = 1024 * 1024
@@ -82,11 +82,11 @@ async def run_process(
     one_stream: bool = False,
     detach: Detach | None = None,
 ) -> Finished:
-    """Run `command` in a session of its own and return when it and all that it started are gone.
+    """Run `command` in its own session; returns when the command and all processes that it started have ended.
 
     A string goes unchanged to `/bin/sh -c`, a sequence is executed directly. After `seconds` the group gets SIGTERM,
-    after `grace` more SIGKILL. With `one_stream` stderr goes where stdout goes, in the order written. Never raises for
-    what the command does; a cancelled task kills it and reaps it first.
+    after `grace` more SIGKILL. With `one_stream`, stdout and stderr are joined in the order written. Never raises for a
+    failure of the command; a cancelled task first kills and reaps it.
     """
     started = time.perf_counter()
     run = _Run(asyncio.get_running_loop(), cap)
@@ -347,7 +347,7 @@ class _Run:
                 _mains.discard(self.pid)
                 self.pid = 0
                 if self.popen is not None:
-                    self.popen.returncode = 0  # the object must neither wait nor warn
+                    self.popen.returncode = 0  # so that the Popen object neither waits nor warns
                 break
             if pid == 0:
                 return False

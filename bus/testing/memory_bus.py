@@ -1,7 +1,7 @@
 """A bus in the test's process: it reads the hook files that you name and needs no server.
 
-It does as the real bus does: it checks the files, matches hooks, runs rules, commands and http hooks in order, and lets
-the failure policy answer for a hook that fails. It does not run background hooks and webhooks: `recipients` names them.
+Like the real bus, it checks the files, matches hooks, runs rules, commands and http hooks in order, and applies the failure
+policy of a hook that fails. It does not run background hooks and webhooks: `recipients` names them.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class MemoryBus(AgentFacade):
         return event.id
 
     async def publish_many(self, events: Sequence[Event]) -> list[str]:
-        """As `publish`, for several."""
+        """As `publish`, for several events."""
         return [await self.publish(event) for event in events]
 
     async def request(self, event: Event, *, budget: float = DEFAULT_BUDGET) -> Verdict:

@@ -161,7 +161,7 @@ def test_a_login_by_reference_or_out_of_the_environment(monkeypatch: pytest.Monk
     literal = proxy_for("environment", target, {"HTTP_PROXY": "http://me:${PW}@p:3128"})
     assert literal is not None
     assert authorization(literal) == "Basic bWU6JHtQV30=", "what the environment says is no reference"
-    with pytest.raises(ProxyFailed, match="HTTP_PROXY of the environment: a proxy.s URL has to begin with http://"):
+    with pytest.raises(ProxyFailed, match="HTTP_PROXY of the environment: a proxy's URL has to begin with http://"):
         proxy_for("environment", target, {"HTTP_PROXY": "socks5://p:1"})
 
 
