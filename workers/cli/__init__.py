@@ -1,4 +1,4 @@
-"""The `fleethook` command: one file a group, imported on use."""
+"""The `fleethook` command: one file for each group of commands, imported on use."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ COMMANDS: Final = {
 
 
 def version() -> str:
-    """The installed version, or a text that says it is a checkout."""
+    """The installed version; `0+checkout` for a checkout."""
     from importlib import metadata
 
     try:
@@ -86,9 +86,9 @@ def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
 )
-@click.option("--no-color", "no_colour", is_flag=True, help="No colours (as NO_COLOR; FORCE_COLOR wants them).")
-@click.option("-v", "--verbose", is_flag=True, help="Say more; show where an error came from.")
-@click.option("-n", "--namespace", metavar="NAME", help="The fleet to look at, instead of the one that is set.")
+@click.option("--no-color", "no_colour", is_flag=True, help="No colours, as with NO_COLOR; FORCE_COLOR turns them on.")
+@click.option("-v", "--verbose", is_flag=True, help="Show more messages, and where an error came from.")
+@click.option("-n", "--namespace", metavar="NAME", help="Use the fleet with this name instead of the configured one.")
 @click.pass_context
 def root(ctx: click.Context, no_colour: bool, verbose: bool, namespace: str | None) -> None:
     """The hook bus for fleets of AI coding agents."""
@@ -102,7 +102,7 @@ def root(ctx: click.Context, no_colour: bool, verbose: bool, namespace: str | No
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """The program: ends the process with the exit code."""
+    """Run the command line, and end the process with its exit code."""
     if COMPLETION_VARIABLE in os.environ:
         from workers.cli.completion import with_values
 

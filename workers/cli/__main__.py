@@ -1,4 +1,4 @@
-"""`python -m workers.cli …` is `fleethook …`: how `up` starts its processes."""
+"""`python -m workers.cli …` does what `fleethook …` does; `up` starts its processes so."""
 
 from workers.cli import main
 

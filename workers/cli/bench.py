@@ -22,7 +22,7 @@ LENGTHS = {
     "heavy": (2.0, 7.0, 4.0),
     "start": (90.0, 25.0, 12.0),
 }
-"""Seconds of each part on a machine of two cores, in the size of the figures: before its rounds, each round; and `--quick`."""
+"""Seconds of each part on a machine of two cores, for the progress bar: the preparation, one round, and all with `--quick`."""
 
 _COLUMNS = (
     Column("RATIO", 5),
@@ -37,13 +37,15 @@ _COLUMNS = (
 @click.command()
 @click.argument("parts", nargs=-1, type=click.Choice(PARTS))
 @click.option("--rounds", default=5, show_default=True, type=click.IntRange(1, 100), help="Rounds of each side.")
-@click.option("--quick", is_flag=True, help="Small sizes: whether everything runs, in seconds; no figures to quote.")
+@click.option(
+    "--quick", is_flag=True, help="Small sizes, to see in seconds whether everything runs; its figures mean nothing."
+)
 @common_options
 @pass_fleet
 def bench(fleet: Context, parts: tuple[str, ...], rounds: int, quick: bool) -> None:
     """Compare with bare baselines in the same run; medians of alternating rounds.
 
-    Figures are ratios of ours to the baseline. Exits 0 whether or not a bar is met: a shared machine decides nothing.
+    Figures are ratios of ours to the baseline. Exits 0 even if a bar is not met, because a shared machine proves nothing.
     """
     import msgspec
 

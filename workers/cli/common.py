@@ -61,11 +61,11 @@ HELP: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 class CheckFailed(FleethookError):
-    """A check that found something: exit code 1; the text is empty if the output says everything already."""
+    """A check found something: exit code 1; the text is empty if the output has the findings already."""
 
 
 class PartlyDone(FleethookError):
-    """A part of the work was not done: exit code 5; the text says how much of it."""
+    """A part of the work was not done: exit code 5; the text says which part."""
 
 
 class Lazy(NamedTuple):
@@ -136,7 +136,7 @@ class Context:
     colour: bool | None = None
     """Whether to use colours; None: as NO_COLOR, FORCE_COLOR and the terminal decide."""
     quiet: bool = False
-    """Whether the command reports what settings and hooks warn of itself, so that it is no message."""
+    """Whether the command itself reports the warnings of settings and hooks, so that they are not printed as messages."""
     _warned: set[str] = field(default_factory=set)
     flags: dict[str, object] = field(default_factory=dict)
     """Settings from the command line, by name; set them before the first call of `settings()`."""
@@ -208,7 +208,7 @@ class Context:
         say(text, colour=colours(sys.stderr, self.colour))
 
     def warn(self, text: str, before: str = "") -> None:
-        """A warning on stderr, `before` in front of it; the same text is said once a command, also where it is logged."""
+        """Print a warning on stderr, after `before`; the same text is printed once a command, even if it is also logged."""
         if text not in self._warned:
             self._warned.add(text)
             self.say(before + self.style(text, "yellow", err=True))
@@ -298,7 +298,7 @@ def common_options(function: F) -> F:
         metavar="NAME",
         expose_value=False,
         callback=keep("namespace"),
-        help="The fleet to look at, instead of the one that is set.",
+        help="Use the fleet with this name instead of the configured one.",
     )
     return as_json(namespace(function))
 

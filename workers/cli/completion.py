@@ -59,13 +59,13 @@ def with_values(command: click.Command, ctx: click.Context) -> click.Command:
 
 
 class _Offered(click.ParamType[Any]):
-    """A parameter's own type that also completes values of one kind."""
+    """Wraps a parameter's type, and also completes values of one kind."""
 
     def __init__(self, own: click.ParamType[Any], kind: str) -> None:
         self.name, self._own, self._kind = own.name, own, kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """As the parameter's own type."""
+        """Convert as the wrapped type does."""
         return self._own.convert(value, param, ctx)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -80,7 +80,7 @@ class _Offered(click.ParamType[Any]):
 
 
 def _form(name: str, incomplete: str) -> str:
-    """An id in the form that was begun: whole, or without its first characters as lists show it."""
+    """An id in the form that the user began to type: whole, or the short form of lists."""
     from bus.ids import short_form
 
     return name if name.startswith(incomplete) else short_form(name)

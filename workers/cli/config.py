@@ -27,7 +27,7 @@ def config() -> None:
 
 
 @config.command()
-@click.option("--origin", is_flag=True, help="Say where each value comes from, and what it means.")
+@click.option("--origin", is_flag=True, help="Show where each value comes from, and what it means.")
 @common_options
 @pass_fleet
 def show(fleet: Context, origin: bool) -> None:

@@ -13,7 +13,7 @@ from workers.cli.screens.progress import Progress, TimedPart
 @click.command()
 @pass_fleet
 def demo(fleet: Context) -> None:
-    """Play a scripted fleet through the real processes and a real server; exits 0 where everything held."""
+    """Play a scripted fleet through the real processes and a real server; exits 0 if every check passed."""
     from workers.cli.screens.columns import wrapped_lines
     from workers.demo.play import STEPS, play
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
 
 
 def user_file(fleet: Context, file: Path | None = None) -> Path:
-    """The hook file to edit: the given one, else the user's, which may not exist yet."""
+    """The hook file to edit: `file`, else the user's, which may not exist yet."""
     from bus.system.directories import config_file
 
     config = fleet.directories().config
@@ -90,13 +90,13 @@ def _report_file(fleet: Context, edited: Edited) -> None:
     try:
         before = parse_hook_file(edited.before, "user", file=str(edited.file))
     except ConfigError:
-        return  # the set could not be read before; the workers compare it with what was in force
+        return  # the file could not be read before the edit; workers compare it with what was in force
     report_file_change(fleet, click.get_current_context().command_path, edited.file, before, edited.read)
 
 
 def _confirm_change(fleet: Context, changes: str, question: str, yes: bool, dry_run: bool) -> bool:
     if not changes:
-        fleet.say("there is nothing to change: it says so already")
+        fleet.say("nothing to change: it has these values already")
         return False
     if not fleet.json:
         fleet.data(shown_diff(fleet, changes))

@@ -33,7 +33,7 @@ def filter_options(function: F) -> F:
         click.option(
             "--type", "types", metavar="PATTERN", multiple=True, help="Event patterns: tool:pre_execute, tool:*."
         ),
-        click.option("--session", default="", metavar="ID", help="The session's id, or how it begins."),
+        click.option("--session", default="", metavar="ID", help="The session's id, or the beginning of it."),
         click.option("--tool", default="", metavar="MATCHER", help="Tool names with |, or a regular expression."),
         click.option("--source", default="", metavar="AGENT", help="Of one agent, such as claude or codex."),
         click.option(
@@ -43,7 +43,7 @@ def filter_options(function: F) -> F:
             metavar="CEL",
             help="A condition, as `when:` has it: event.tool == 'bash'.",
         ),
-        click.option("--decision", type=click.Choice(_DECISIONS), help="What was decided."),
+        click.option("--decision", type=click.Choice(_DECISIONS), help="With this decision."),
     )
     for option in reversed(options):
         function = option(function)
@@ -186,8 +186,8 @@ def events() -> None:
 
 @events.command("list")
 @filter_options
-@click.option("--since", type=DURATION, metavar="TIME", help="No older than this: 90s, 1h, 7d.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
+@click.option("--since", type=DURATION, metavar="TIME", help="Not older than this: 90s, 1h, 7d.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="The most to show.")
 @no_trunc_option
 @common_options
 @pass_fleet
@@ -252,7 +252,7 @@ def show(fleet: Context, name: str) -> None:
 @common_options
 @pass_fleet
 def purge(fleet: Context, older_than: float | None, session: str | None, everything: bool, yes: bool) -> None:
-    """Remove events before their time; never one that is not delivered yet.
+    """Remove events before their retention ends, except those that are not delivered yet.
 
     Copies that open deliveries and dead letters keep are not touched: they go with them (`fleethook dead drop`).
     """
@@ -346,13 +346,13 @@ def _filters(given: dict[str, Any], since: float | None) -> Filter:
 
 
 def _progress(fleet: Context) -> Callable[[int], None]:
-    """Prints the progress of a long search now and then."""
-    said = 0
+    """A function that prints the progress of a long search every few seconds."""
+    printed_at = 0
 
-    def say(looked: int) -> None:
-        nonlocal said
-        if looked - said >= _SAY_EVERY:
-            said = looked
+    def print_progress(looked: int) -> None:
+        nonlocal printed_at
+        if looked - printed_at >= _SAY_EVERY:
+            printed_at = looked
             fleet.say(f"looked through {counted(looked, 'event')} …")
 
-    return say
+    return print_progress

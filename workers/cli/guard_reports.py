@@ -37,7 +37,7 @@ def report_file_change(fleet: Context, command: str, path: Path, before: HookFil
 
 
 def report_losses(fleet: Context, command: str, where: str, lost: Iterable[str], *, about: str = "") -> None:
-    """Report losses (`guard`, a line break, how): at once, or through the spool if the server is away. Never raises."""
+    """Report losses (guard, line break, how) now, or through the spool if the server is away. Never raises."""
     import getpass
     import time
 

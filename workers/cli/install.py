@@ -68,7 +68,7 @@ def install(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Connect agents: write their hook settings and what their hook commands have to know.
+    """Connect agents: write their hook settings, and the answer files of their hook commands.
 
     Without a name, every agent that is found here: claude, codex, gemini, cursor, opencode, qwen, copilot, windsurf,
     cline. Shows what changes in which file, keeps a backup, changes nothing that is as it should be. A server of your own is

@@ -1,4 +1,4 @@
-"""What the bus logs while a command runs, shown as messages of the command: without secrets, and each text once."""
+"""Shows what the bus logs while a command runs as messages of the command: without secrets, and each text once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class LoggedMessages(logging.Handler):
-    """Hands warnings and errors to the command; with `--verbose` all from INFO on, with the logger's name."""
+    """Passes warnings and errors to the command; with `--verbose` also INFO, with the logger's name."""
 
     def __init__(self, fleet: Context) -> None:
         super().__init__(logging.INFO if fleet.verbose else logging.WARNING)

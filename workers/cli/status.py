@@ -40,7 +40,7 @@ WATCH_SECONDS = 2.0
 @common_options
 @pass_fleet
 def status(fleet: Context, wait: float | None, watch: bool) -> None:
-    """Show who is alive, what is in force, what happened of late and what waits; exit code 1 where something does not run.
+    """Show live processes, hooks in force, recent activity and waiting work; exit code 1 if a process does not run.
 
     An endpoint that fails, or that a person paused, and content of a hook file that is not in force, are shown and are
     no reason for an exit code.

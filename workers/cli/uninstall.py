@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # `uninstall --help` needs none of them
 
 
 class _Removal(NamedTuple):
-    """One agent's uninstall: what would be changed, and what is said about it."""
+    """One agent's uninstall: what would be changed, and the messages about it."""
 
     plan: InstallPlan
     report: dict[str, Any]
@@ -90,7 +90,7 @@ def _connected(fleet: Context) -> list[str]:
 
 
 def _uninstall(fleet: Context, agent: str, *, dry_run: bool) -> dict[str, Any]:
-    """Take one agent's install back without a word, or with `dry_run` find out what that would change."""
+    """Uninstall one agent without output; with `dry_run`, only return what that would change."""
     removal = _plan_removal(fleet, agent)
     if removal.needed and not dry_run:
         _require_person(fleet, [removal])
@@ -99,7 +99,7 @@ def _uninstall(fleet: Context, agent: str, *, dry_run: bool) -> dict[str, Any]:
 
 
 def _plan_removals(fleet: Context, agents: list[str]) -> tuple[list[_Removal], dict[str, ConfigError]]:
-    """The uninstalls of these agents; one whose file cannot be read leaves the others alone."""
+    """The uninstalls of these agents; a file that cannot be read does not stop the others."""
     removals: list[_Removal] = []
     troubles: dict[str, ConfigError] = {}
     for agent in agents:
@@ -165,7 +165,7 @@ def _remove_agent(removal: _Removal, places: Directories) -> None:
 
 
 def _show(fleet: Context, removals: list[_Removal], troubles: Mapping[str, ConfigError], *, diff: bool) -> None:
-    """What goes from which file; the agents of which nothing is installed."""
+    """Show what is removed from which file, and which agents have no install."""
     from bus.installs import find
     from workers.admin.file_changes import uninstall_changes
     from workers.cli.screens.changes import (
@@ -208,7 +208,7 @@ def _report_done(fleet: Context, needed: list[_Removal]) -> None:
 
 
 def _waiting(needed: list[_Removal]) -> list[str]:
-    """What to say of events that still wait on this disk."""
+    """The messages about events that still wait on this disk."""
     waiting = [
         f"of {report['agent']} {counted(report['waiting'], 'event still waits', 'events still wait')} in {report['spool']}"
         for report in (removal.report for removal in needed)

@@ -78,7 +78,7 @@ def _purge(
     uninstall: Uninstall,
     services: list[tuple[ServiceManager, ServicePlan]],
 ) -> list[str]:
-    """Do it, in an order in which no removed file is written again; returns a message for each service that failed."""
+    """Remove everything, in an order in which no removed file is written again; returns a message for each failed service."""
     from bus.ids import host_name
     from workers import supervisor
     from workers.admin import services as units

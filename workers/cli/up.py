@@ -31,7 +31,7 @@ READY_SECONDS: Final = 60.0
 
 LOG: Final = "fleethook.log"
 OWN_LOG: Final = "up.log"
-"""The file with the output of a detached `up`, which says why it ended."""
+"""The file with the output of a detached `up`, which has the reason if it ends."""
 
 SCHEMA: Final = "fleethook.schema.json"
 
@@ -62,7 +62,7 @@ guards:
 @click.option("--evaluators", type=click.IntRange(0, 256), metavar="N", help="Processes that give verdicts.")
 @click.option("--carriers", type=click.IntRange(0, 256), metavar="N", help="Processes that carry deliveries.")
 @click.option("--chores", type=click.IntRange(0, 64), metavar="N", help="Processes that tidy up.")
-@click.option("--no-echo", is_flag=True, hidden=True, help="Write lines to the log alone.")
+@click.option("--no-echo", is_flag=True, hidden=True, help="Write lines only to the log.")
 @common_options
 @pass_fleet
 def up(
@@ -149,9 +149,9 @@ def down(fleet: Context) -> None:
 
 
 @click.command()
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now on, until Ctrl-C.")
-@click.option("-p", "--process", metavar="NAME", help="Only this one: `evaluator`, or `evaluator.1`.")
-@click.option("--lines", type=click.IntRange(0), default=200, show_default=True, help="How many of the last ones.")
+@click.option("-f", "--follow", is_flag=True, help="Also show new lines, until Ctrl-C.")
+@click.option("-p", "--process", metavar="NAME", help="Only this process: `evaluator`, or `evaluator.1`.")
+@click.option("--lines", type=click.IntRange(0), default=200, show_default=True, help="How many of the last lines.")
 @common_options
 @pass_fleet
 def logs(fleet: Context, follow: bool, process: str | None, lines: int) -> None:
@@ -168,7 +168,7 @@ def logs(fleet: Context, follow: bool, process: str | None, lines: int) -> None:
     if not follow:
         file.close()
     else:
-        with contextlib.suppress(KeyboardInterrupt):  # the usual end is no failure
+        with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is the usual end, and no failure
             for line in _followed(path, file, rest):
                 if _of(line, process):
                     _print(fleet, line)
@@ -293,7 +293,7 @@ def _wait_until_ready(
 
 
 def _show_starting(progress: Progress, state: State | None) -> None:
-    """Say what has started, and what is waited for."""
+    """Show what has started, and what is still starting."""
     children = state.children if state is not None else ()
     waiting = [child.name for child in children if not child.ready]
     ready = len(children) - len(waiting)

@@ -86,7 +86,7 @@ class _Watch:
                     live.update(frame(self.view, size.columns, size.lines, self.fleet.plain_style), refresh=True)
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(self.changed.wait(), 1.0)
-                    await asyncio.sleep(_FRAME_SECONDS)  # many events at once are one picture
+                    await asyncio.sleep(_FRAME_SECONDS)  # many events at once are drawn once
                     for task in tasks:
                         if task.done():
                             task.result()  # which raises why it ended

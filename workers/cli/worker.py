@@ -9,7 +9,7 @@ import click
 from bus.errors import FleethookError, Unreachable
 from workers.cli.common import CheckFailed, Context, LazyGroup, common_options, pass_fleet
 
-if TYPE_CHECKING:  # a worker's own start needs none of them
+if TYPE_CHECKING:  # the start of a worker needs none of them
     from workers.admin.worker_health import WorkerHealth
 
 ANY: Final = "any"
@@ -31,7 +31,7 @@ class _WorkerGroup(LazyGroup):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: object
     ) -> click.Context:
-        """As in click, but a usage error of a probe becomes a finding."""
+        """Parse as click does, but a usage error of a probe becomes a finding (exit code 1)."""
         probe = "--health" in args
         try:
             return super().make_context(info_name, args, parent, **extra)

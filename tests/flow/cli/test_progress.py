@@ -21,7 +21,7 @@ from bus.wire.keys import Keys
 from tests.cli_kit import fleethook, namespace, run
 from tests.support.servers import Server
 from workers.cli.common import Context
-from workers.cli.deliveries.bulk import says_how_it_goes_on
+from workers.cli.deliveries.bulk import explain_job_on_interrupt
 from workers.delivery.filters import Filter
 from workers.records.bulk_jobs import begin
 
@@ -145,7 +145,7 @@ def test_no_bar_where_colours_are_not_wanted(server: Server, keys: Keys, job: st
 
 def test_work_that_this_command_does_waits_for_a_worker(capsys: pytest.CaptureFixture[str]) -> None:
     """Where no chores worker runs, nobody goes on with an interrupted job until one does."""
-    with pytest.raises(KeyboardInterrupt), says_how_it_goes_on(Context(), "a1b2c3d4", here=True):
+    with pytest.raises(KeyboardInterrupt), explain_job_on_interrupt(Context(), "a1b2c3d4", here=True):
         raise KeyboardInterrupt
     said = capsys.readouterr().err
     assert "job a1b2c3d4 waits for a chores worker, which `fleethook up` starts" in said

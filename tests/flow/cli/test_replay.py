@@ -175,5 +175,5 @@ def test_a_replay_counts_then_sends_and_is_a_job_that_is_listed(server: Server, 
     assert "where event.data.n > 0" in fleethook("jobs", "list").out
     assert f"job {name}: replay, done, 2 deliveries" in fleethook("jobs", "show", name, "--follow").out
     over = fleethook("jobs", "stop", name)
-    assert (over.code, "was over already" in over.err) == (1, True)
+    assert (over.code, "had ended already" in over.err) == (1, True)
     assert fleethook("jobs", "show", "nothing").code == 1

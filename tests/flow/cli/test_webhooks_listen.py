@@ -99,7 +99,7 @@ def test_its_exit_code_says_whether_all_came(monkeypatch: pytest.MonkeyPatch) ->
     with listening("--secret", "env:HOOK_SECRET", "--count", "1", "--status", "202") as (process, url):
         assert post(url).status == 202
         out, err = process.communicate(timeout=30)
-        assert (process.returncode, "verified" in out, "1 came of 1, 0 with" in err) == (0, True, True)
+        assert (process.returncode, "verified" in out, "1 arrived of 1, 0 with" in err) == (0, True, True)
     with listening("--count", "2", "--json") as (process, url):
         assert post(url).status == 204
         process.send_signal(signal.SIGINT)
@@ -109,7 +109,7 @@ def test_its_exit_code_says_whether_all_came(monkeypatch: pytest.MonkeyPatch) ->
         busy = fleethook("listen", "--port", str(taken.getsockname()[1]))
         assert (busy.code, "choose another --port" in busy.err) == (1, True)
     nobody = fleethook("listen", "--port", "0", "--count", "1", "--timeout", "0.05")
-    assert (nobody.code, "0 came of 1" in nobody.err) == (1, True)
+    assert (nobody.code, "0 arrived of 1" in nobody.err) == (1, True)
     assert fleethook("listen", "--port", "0", "--timeout", "0.05").code == 0
     never = fleethook("listen", "--port", "0", "--forward-to", "http://169.254.169.254/", "--timeout", "0.05")
     assert (never.code, "can never be allowed" in never.err) == (4, True)

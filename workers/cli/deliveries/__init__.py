@@ -1,4 +1,4 @@
-"""`deliveries list|show|retry`: the deliveries of events to endpoints, their attempts, and trying them again at once."""
+"""`deliveries list|show|retry`: lists and shows deliveries and their attempts, and retries them now."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def deliveries() -> None:
 
 @deliveries.command("list")
 @delivery_filters
-@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="The most to show.")
 @no_trunc_option
 @common_options
 @pass_fleet
@@ -47,8 +47,8 @@ def list_deliveries(fleet: Context, /, limit: int, whole: bool, **options: Any) 
 
     found = fleet.run(work)
     if fleet.json:
-        for one in found:
-            fleet.stream(one)
+        for shown in found:
+            fleet.stream(shown)
     elif found:
         show_deliveries(fleet, found, whole=whole)
         if len(found) == limit:
@@ -72,25 +72,27 @@ def show_delivery(fleet: Context, name: str, as_curl: bool) -> None:
     from bus.errors import NotFound
     from workers.records.webhook_requests import curl
 
-    one, found, request = fleet.run(lambda connections: _whole_delivery(fleet, connections, name))
+    shown, found, request = fleet.run(lambda connections: _read_delivery(fleet, connections, name))
     if as_curl:
         if request is None:
-            raise NotFound(f"{one.id} has no request to show: its event is not kept, or its endpoint not in force here")
+            raise NotFound(
+                f"{shown.id} has no request to show: its event is not kept, or its endpoint not in force here"
+            )
         fleet.data(curl(request))
         return
     if fleet.json:
-        fleet.data({**msgspec.to_builtins(one), "payload": found})
+        fleet.data({**msgspec.to_builtins(shown), "payload": found})
         return
-    about = payload_lines(fleet, found) if request is None else request_lines(fleet, request)
-    fleet.data(wrapped_lines([*delivery_lines(fleet, one, whole=True), *about]))
-    if one.state == "parked":
-        fleet.data(f"  waits: {fleet.run(lambda connections: _why_parked(fleet, connections, one))}")
+    request_text = payload_lines(fleet, found) if request is None else request_lines(fleet, request)
+    fleet.data(wrapped_lines([*delivery_lines(fleet, shown, whole=True), *request_text]))
+    if shown.state == "parked":
+        fleet.data(f"  waits: {fleet.run(lambda connections: _why_parked(fleet, connections, shown))}")
 
 
-async def _whole_delivery(
+async def _read_delivery(
     fleet: Context, connections: Connections, name: str
 ) -> tuple[Delivery, dict[str, Any] | None, RecordedRequest | None]:
-    """A delivery with its event and its request; None for each that is no longer known."""
+    """A delivery with its event and its request; each of these is None if it is not kept."""
     from pathlib import Path
 
     from workers.admin.dry_run import hooks_here
@@ -100,11 +102,11 @@ async def _whole_delivery(
     from workers.records.webhook_requests import webhook_request
 
     keys = fleet.keys()
-    one = await delivery(connections, keys, await whole_delivery_id(connections, keys, name))
-    found = await payload(connections, keys, one.event)
+    shown = await delivery(connections, keys, await whole_delivery_id(connections, keys, name))
+    found = await payload(connections, keys, shown.event)
     here = await hooks_here(connections, keys, fleet.directories(), Path.cwd())
-    endpoint = here.endpoints.get(one.hook) if one.kind == "webhook" else None
-    return one, found, None if endpoint is None else await webhook_request(connections, keys, one, endpoint)
+    endpoint = here.endpoints.get(shown.hook) if shown.kind == "webhook" else None
+    return shown, found, None if endpoint is None else await webhook_request(connections, keys, shown, endpoint)
 
 
 @deliveries.command("retry")
@@ -112,9 +114,9 @@ async def _whole_delivery(
 @common_options
 @pass_fleet
 def retry(fleet: Context, bulk: BulkRequest) -> None:
-    """Try deliveries at once that are due later, parked or dead, with their own id.
+    """Try deliveries now that are due later, parked or dead; they keep their id.
 
-    A delivered one is not sent again: `fleethook replay` sends its event again.
+    What was delivered is not sent again; `fleethook replay` sends its event again.
     """
     from workers.records.ids import whole_delivery_ids
 
@@ -122,11 +124,11 @@ def retry(fleet: Context, bulk: BulkRequest) -> None:
     if named := bulk.filter.ids:
         ids = fleet.run(lambda connections: whole_delivery_ids(connections, fleet.keys(), named))
         bulk = replace(bulk, filter=read_filter({}, ids))
-    if named and not bulk.dry_run:  # those that cannot be tried are counted when they are tried
+    if named and not bulk.dry_run:  # the retry itself counts those that cannot be tried
         found = [(name, ("", "")) for name in bulk.filter.ids]
     else:
         waiting = fleet.run(lambda connections: _waiting(fleet, connections, bulk.filter))
-        found = [(one.id, (one.hook, one.reason or one.state)) for one in waiting]
+        found = [(shown.id, (shown.hook, shown.reason or shown.state)) for shown in waiting]
     question = f"Try {counted(len(found), 'delivery', 'deliveries')} now?"
     do_bulk(fleet, _RETRY, bulk, found, question, yes=bulk.yes or bool(named))
 
@@ -134,7 +136,11 @@ def retry(fleet: Context, bulk: BulkRequest) -> None:
 async def _waiting(fleet: Context, connections: Connections, wanted: Filter) -> list[Delivery]:
     from workers.records.selection import filtered_deliveries
 
-    return [one async for one in filtered_deliveries(connections, fleet.keys(), wanted) if one.state in _RETRIED]
+    return [
+        delivery
+        async for delivery in filtered_deliveries(connections, fleet.keys(), wanted)
+        if delivery.state in _RETRIED
+    ]
 
 
 async def _why_parked(fleet: Context, connections: Connections, parked: Delivery) -> str:
@@ -142,11 +148,11 @@ async def _why_parked(fleet: Context, connections: Connections, parked: Delivery
     from workers.delivery.deliveries import waits_for
     from workers.delivery.endpoint_health import read_health
 
-    if said := await waits_for(connections, fleet.keys(), parked.id):
-        return said
+    if waits := await waits_for(connections, fleet.keys(), parked.id):
+        return waits
     target = parked.target
-    one = (await read_health(connections, fleet.keys(), [target]))[target]
-    if one.standing == "active":
-        return "for a free place of its target, or its rate"
-    why = {"paused": "its endpoint is paused", "disabled": "its endpoint is disabled"}.get(one.standing)
-    return f"{why or 'the breaker of its endpoint is open, and a probe goes first'} ({short(one.reason, 200)})"
+    health = (await read_health(connections, fleet.keys(), [target]))[target]
+    if health.standing == "active":
+        return "for its turn: its target is at its limit of rate, or of attempts at a time"
+    why = {"paused": "its endpoint is paused", "disabled": "its endpoint is disabled"}.get(health.standing)
+    return f"{why or 'the breaker of its endpoint is open, and a probe goes first'} ({short(health.reason, 200)})"

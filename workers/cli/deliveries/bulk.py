@@ -1,4 +1,4 @@
-"""Work on many deliveries: up to `MANY` at once in the command, more as a maintenance job that outlives the command."""
+"""Bulk actions on deliveries: up to `MANY` run in the command; more run as a maintenance job that outlives the command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from workers.records.replay import ReplaySpec
 
 MANY: Final = 500
-"""More deliveries than this are left to a maintenance job."""
+"""An action on more deliveries than this becomes a maintenance job."""
 
 _MOST_NAMED: Final = 5
 _MOST_SORTS: Final = 20
@@ -29,32 +29,32 @@ _AT_ONCE: Final = 200
 _LOOK_SECONDS: Final = 0.5
 
 
-Sort = tuple[str, str]
+Group = tuple[str, str]
 """The endpoint (or hook, or stream) and the reason of a delivery or dead letter; dry runs count by it."""
 
 
 class BulkAction(NamedTuple):
-    """What a bulk command does with deliveries or dead letters, and how messages say it."""
+    """The action of a bulk command, and its words in messages."""
 
     kind: Kind
     done: str
     """The participle: `tried again`, `dropped`."""
     state: str
-    """What a delivery has to be for it: `a dead letter`."""
+    """What a delivery must be for the action: `a dead letter`."""
 
 
 def do_bulk(
     fleet: Context,
     action: BulkAction,
     bulk: BulkRequest,
-    found: Sequence[tuple[str, Sort]],
+    found: Sequence[tuple[str, Group]],
     question: str,
     *,
     yes: bool,
 ) -> None:
-    """Do it with the ids in `found`: ask first unless `yes`; many of them become a job unless they were named by id."""
-    ids, sorts = [name for name, _ in found], [sort for _, sort in found]
-    if not confirm_bulk(fleet, action.done, sorts, question, dry_run=bulk.dry_run, yes=yes):
+    """Apply the action to the ids in `found`: asks first unless `yes`; more than `MANY` become a job unless named by id."""
+    ids, groups = [name for name, _ in found], [sort for _, sort in found]
+    if not confirm_bulk(fleet, action.done, groups, question, dry_run=bulk.dry_run, yes=yes):
         return
     if len(ids) > MANY and not bulk.filter.ids:
         as_job(fleet, action.kind, bulk.filter, len(ids), follow=bulk.follow)
@@ -62,8 +62,8 @@ def do_bulk(
         report_done(fleet, action.done, do_now(fleet, action.kind, ids), len(ids), action.state)
 
 
-def confirm_bulk(fleet: Context, what: str, found: Sequence[Sort], question: str, *, dry_run: bool, yes: bool) -> bool:
-    """Ask whether to do it; False if there is nothing to do, if this is a dry run, or if the answer is no.
+def confirm_bulk(fleet: Context, what: str, found: Sequence[Group], question: str, *, dry_run: bool, yes: bool) -> bool:
+    """Ask whether to go on; False if there is nothing to do, if this is a dry run, or if the answer is no.
 
     A dry run prints counts by endpoint and reason. `question` ends with its question mark; counts by endpoint are put
     before it.
@@ -80,17 +80,17 @@ def confirm_bulk(fleet: Context, what: str, found: Sequence[Sort], question: str
     return False
 
 
-def _count(fleet: Context, what: str, sorts: Counter[Sort]) -> None:
+def _count(fleet: Context, what: str, groups: Counter[Group]) -> None:
     endpoints: Counter[str] = Counter()
-    for (place, _), number in sorts.items():
+    for (place, _), number in groups.items():
         endpoints[place] += number
-    ordered = sorted(sorts.items(), key=lambda item: (-item[1], item[0]))
+    ordered = sorted(groups.items(), key=lambda item: (-item[1], item[0]))
     if fleet.json:
         kinds = [{"endpoint": place, "reason": reason, "count": number} for (place, reason), number in ordered]
-        fleet.data({"matching": sorts.total(), "done": 0, "endpoints": dict(endpoints.most_common()), "kinds": kinds})
+        fleet.data({"matching": groups.total(), "done": 0, "endpoints": dict(endpoints.most_common()), "kinds": kinds})
         return
-    fleet.data(f"{sorts.total():,} would be {what}" if sorts else f"nothing can be {what}")
-    if sorts:
+    fleet.data(f"{groups.total():,} would be {what}" if groups else f"nothing can be {what}")
+    if groups:
         rows = [(number, place, short(reason, 160)) for (place, reason), number in ordered[:_MOST_SORTS]]
         fleet.table(("COUNT", "ENDPOINT", "REASON"), rows)
     if len(ordered) > _MOST_SORTS:
@@ -98,7 +98,7 @@ def _count(fleet: Context, what: str, sorts: Counter[Sort]) -> None:
 
 
 def do_now(fleet: Context, kind: Kind, ids: Sequence[str]) -> int:
-    """Do it here, a page at a time, and print the progress; returns for how many it was done."""
+    """Apply the action in this process, a page at a time, with progress; returns how many deliveries it changed."""
     from workers.records.bulk_jobs import ACTS
 
     async def work(connections: Connections) -> int:
@@ -113,7 +113,7 @@ def do_now(fleet: Context, kind: Kind, ids: Sequence[str]) -> int:
 
 
 def report_done(fleet: Context, what: str, done: int, asked: int, state: str) -> None:
-    """Print for how many it was done; CheckFailed if for none, PartlyDone if not for all: the others are not in `state`."""
+    """Print how many were changed; raises CheckFailed if none was, and PartlyDone if some were not in `state`."""
     if fleet.json:
         fleet.data({"matching": asked, "done": done})
     else:
@@ -125,24 +125,24 @@ def report_done(fleet: Context, what: str, done: int, asked: int, state: str) ->
 
 
 def as_job(fleet: Context, kind: Kind, spec: Filter | ReplaySpec, count: int, *, follow: bool) -> None:
-    """Do it as a maintenance job: the chores worker does it if one runs, else this command does; prints the progress."""
+    """Run the action as a maintenance job: in a chores worker if one runs, else in this command; shows the progress."""
     from workers.records.bulk_jobs import begin
 
     name = fleet.run(lambda connections: begin(connections, fleet.keys(), kind, spec, count))
-    queued = _handed_over(fleet)
+    queued = _queue_for_chores(fleet)
     if queued and not follow:
         if fleet.json:
             fleet.data({"matching": count, "queued": True, "job": name})
         else:
             fleet.data(f"job {name}: {counted(count, 'delivery is', 'deliveries are')} handed to the chores worker")
-            _say_how_to_go_on(fleet, name)
+            _print_job_commands(fleet, name)
         return
     if not queued:
         fleet.say(
             f"job {name}: no chores worker runs, so it is done here; another process continues it if this one ends"
         )
-    with says_how_it_goes_on(fleet, name, here=not queued):
-        ended = fleet.run(lambda connections: _followed(fleet, connections, name, here=not queued))
+    with explain_job_on_interrupt(fleet, name, here=not queued):
+        ended = fleet.run(lambda connections: _run_or_follow(fleet, connections, name, here=not queued))
     if fleet.json:
         fleet.data({"matching": count, "done": ended.done, "job": name, "state": ended.state})
     else:
@@ -152,22 +152,22 @@ def as_job(fleet: Context, kind: Kind, spec: Filter | ReplaySpec, count: int, *,
 
 
 @contextmanager
-def says_how_it_goes_on(fleet: Context, name: str, *, here: bool = False) -> Iterator[None]:
-    """Where following a job is interrupted: say what becomes of it, how to look at it again, and how to stop it.
+def explain_job_on_interrupt(fleet: Context, name: str, *, here: bool = False) -> Iterator[None]:
+    """If Ctrl-C interrupts the following of a job, print what becomes of the job, and how to show and stop it.
 
-    `here` where this command does the job's work.
+    `here` is true if this command does the job's work.
     """
     try:
         yield
     except KeyboardInterrupt:
         goes_on = "waits for a chores worker, which `fleethook up` starts" if here else "goes on"
         fleet.say(f"job {name} {goes_on}")
-        _say_how_to_go_on(fleet, name)
+        _print_job_commands(fleet, name)
         raise
 
 
-def _say_how_to_go_on(fleet: Context, name: str) -> None:
-    fleet.say(f"  `fleethook jobs show {name} --follow` shows how far it is")
+def _print_job_commands(fleet: Context, name: str) -> None:
+    fleet.say(f"  `fleethook jobs show {name} --follow` shows its progress")
     fleet.say(f"  `fleethook jobs stop {name}` stops it")
 
 
@@ -187,7 +187,7 @@ async def follow_job(fleet: Context, connections: Connections, name: str) -> Bul
     return job_now
 
 
-async def _followed(fleet: Context, connections: Connections, name: str, *, here: bool) -> BulkJob:
+async def _run_or_follow(fleet: Context, connections: Connections, name: str, *, here: bool) -> BulkJob:
     import asyncio
 
     from workers.records.bulk_jobs import work_at
@@ -211,8 +211,8 @@ def watcher_here(fleet: Context, connections: Connections) -> Watcher:
     return Watcher.here(connections, fleet.keys(), fleet.directories())
 
 
-def _handed_over(fleet: Context) -> bool:
-    """Whether a chores worker runs; it is asked to work at the jobs now. Later the dispatcher asks it again."""
+def _queue_for_chores(fleet: Context) -> bool:
+    """Queue work for a chores worker; returns whether one runs. Later the dispatcher queues it again."""
     from bus.wire.connections import Connections
     from workers.records.status import read_roles
 
@@ -231,9 +231,9 @@ def _handed_over(fleet: Context) -> bool:
         return False
     from workers.jobs import CHORES, enqueue, queue
 
-    on = queue(settings, url, CHORES)
+    job_queue = queue(settings, url, CHORES)
     try:
-        enqueue(on, "maintain")
+        enqueue(job_queue, "maintain")
     finally:
-        on.connection.close()
+        job_queue.connection.close()
     return True

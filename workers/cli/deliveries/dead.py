@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from workers.cli.common import CheckFailed, Context, LazyGroup, common_options, pass_fleet
-from workers.cli.deliveries.bulk import BulkAction, Sort, confirm_bulk, do_bulk
+from workers.cli.deliveries.bulk import BulkAction, Group, confirm_bulk, do_bulk
 from workers.cli.deliveries.options import BulkRequest, bulk_options, letter_filters, read_filter
 from workers.cli.formatting import delivery_lines, payload_lines, plain, short, when
 from workers.cli.screens.columns import Column
@@ -53,7 +53,7 @@ def dead() -> None:
     metavar="[reason]",
     help="Count them by reason.",
 )
-@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many.")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="The most to show.")
 @no_trunc_option
 @common_options
 @pass_fleet
@@ -70,13 +70,13 @@ def list_dead(fleet: Context, /, grouped: str, limit: int, whole: bool, **option
                 _GROUP_COLUMNS,
                 [
                     (
-                        one["count"],
-                        when(one["oldest"]),
-                        when(one["newest"]),
-                        short(", ".join(one["targets"])),
-                        one["reason"],
+                        group["count"],
+                        when(group["oldest"]),
+                        when(group["newest"]),
+                        short(", ".join(group["targets"])),
+                        group["reason"],
                     )
-                    for one in groups
+                    for group in groups
                 ],
             )
     elif fleet.json:
@@ -93,14 +93,14 @@ def list_dead(fleet: Context, /, grouped: str, limit: int, whole: bool, **option
 @common_options
 @pass_fleet
 def show_dead(fleet: Context, name: str) -> None:
-    """Show one dead letter: why it was given up, and every attempt or the beginning of its bytes."""
+    """Show one dead letter: the reason, and every attempt of a delivery or the beginning of an entry."""
     import msgspec
 
     from bus.errors import NotFound
     from workers.delivery.deliveries import delivery
     from workers.records.events import payload
 
-    (name,) = _whole(fleet, (name,))
+    (name,) = _complete_ids(fleet, (name,))
     found = _letters(fleet, read_filter({}, (name,)))
     if not found:
         raise NotFound(f"no dead letter is called {name!r}; see `fleethook dead list`")
@@ -108,12 +108,12 @@ def show_dead(fleet: Context, name: str) -> None:
     if letter.kind == "delivery":
 
         async def work(connections: Connections) -> tuple[Delivery, dict[str, Any] | None]:
-            one = await delivery(connections, fleet.keys(), name)
-            return one, await payload(connections, fleet.keys(), one.event)
+            dead_delivery = await delivery(connections, fleet.keys(), name)
+            return dead_delivery, await payload(connections, fleet.keys(), dead_delivery.event)
 
-        one, about = fleet.run(work)
-        lines = [*delivery_lines(fleet, one, whole=True), *payload_lines(fleet, about)]
-        fleet.data({**msgspec.to_builtins(one), "payload": about} if fleet.json else "\n".join(lines))
+        dead_delivery, event_payload = fleet.run(work)
+        lines = [*delivery_lines(fleet, dead_delivery, whole=True), *payload_lines(fleet, event_payload)]
+        fleet.data({**msgspec.to_builtins(dead_delivery), "payload": event_payload} if fleet.json else "\n".join(lines))
     elif fleet.json:
         fleet.data(letter)
     else:
@@ -130,7 +130,7 @@ def show_dead(fleet: Context, name: str) -> None:
 @common_options
 @pass_fleet
 def retry(fleet: Context, bulk: BulkRequest) -> None:
-    """Try dead deliveries again, with their own id; entries that could not be read cannot be tried again."""
+    """Try dead deliveries again; they keep their id. Entries that could not be read cannot be tried again."""
     from bus.errors import NotFound
 
     bulk = _with_whole_ids(fleet, bulk)
@@ -139,7 +139,7 @@ def retry(fleet: Context, bulk: BulkRequest) -> None:
         if not _letters(fleet, bulk.filter):
             raise NotFound(f"no dead letter is called {ids[0]!r}; see `fleethook dead list`")
         raise CheckFailed("an entry that could not be read cannot be tried again; `fleethook dead show` shows it")
-    letters = [letter for letter in _meant(fleet, bulk) if _is_delivery(letter[0])]
+    letters = [letter for letter in _selected(fleet, bulk) if _is_delivery(letter[0])]
     question = f"Try {counted(len(letters), 'delivery', 'deliveries')} again?"
     do_bulk(fleet, _REDRIVE, bulk, letters, question, yes=bulk.yes or bool(ids))
 
@@ -151,7 +151,7 @@ def retry(fleet: Context, bulk: BulkRequest) -> None:
 def drop_dead(fleet: Context, bulk: BulkRequest) -> None:
     """Delete dead letters for good, with what they keep of their events."""
     bulk = _with_whole_ids(fleet, bulk)
-    letters = _meant(fleet, bulk)
+    letters = _selected(fleet, bulk)
     do_bulk(fleet, _DROP, bulk, letters, f"Delete {len(letters):,} dead letters for good?", yes=bulk.yes)
 
 
@@ -170,15 +170,15 @@ def export(
     dry_run: bool,
     **options: Any,
 ) -> None:
-    """Write dead letters as lines of JSON: why, every attempt, and the event; secrets are redacted."""
+    """Write dead letters as lines of JSON: the reason, every attempt, and the event; secrets are redacted."""
     import os
 
     from workers.cli.output import to_json
     from workers.records.export import export_letters
 
-    chosen = read_filter(options, _whole(fleet, ids) if ids else ())
+    chosen = read_filter(options, _complete_ids(fleet, ids) if ids else ())
     if dry_run:
-        confirm_bulk(fleet, "exported", [*map(_sort, _letters(fleet, chosen))], "", dry_run=True, yes=False)
+        confirm_bulk(fleet, "exported", [*map(_group_of, _letters(fleet, chosen))], "", dry_run=True, yes=False)
         return
 
     async def work(connections: Connections) -> int:
@@ -210,11 +210,11 @@ def _newest(fleet: Context, chosen: Filter, limit: int) -> list[DeadLetter]:
 
 
 def _letters(fleet: Context, chosen: Filter) -> list[DeadLetter]:
-    """All of them, oldest first."""
+    """All dead letters that pass the filter, oldest first."""
     from workers.records.selection import filtered_letters
 
     async def work(connections: Connections) -> list[DeadLetter]:
-        return [one async for one in filtered_letters(connections, fleet.keys(), chosen)]
+        return [letter async for letter in filtered_letters(connections, fleet.keys(), chosen)]
 
     return fleet.run(work)
 
@@ -225,7 +225,7 @@ def _groups(letters: Sequence[DeadLetter]) -> Iterator[dict[str, Any]]:
     for letter in letters:
         by_reason.setdefault(letter.reason, []).append(letter)
     for reason, found in sorted(by_reason.items(), key=lambda item: -len(item[1])):
-        times, targets = [one.ms for one in found], sorted({one.target for one in found if one.target})
+        times, targets = [letter.ms for letter in found], sorted({letter.target for letter in found if letter.target})
         yield {"reason": reason, "count": len(found), "oldest": min(times), "newest": max(times), "targets": targets}
 
 
@@ -233,11 +233,11 @@ def _with_whole_ids(fleet: Context, bulk: BulkRequest) -> BulkRequest:
     """The request with its ids completed; a usage error unless it has either ids, or `--all`, or filters."""
     bulk.require_choice("--reason and --endpoint")
     ids = bulk.filter.ids
-    return replace(bulk, filter=read_filter({}, _whole(fleet, ids))) if ids else bulk
+    return replace(bulk, filter=read_filter({}, _complete_ids(fleet, ids))) if ids else bulk
 
 
-def _whole(fleet: Context, beginnings: tuple[str, ...]) -> tuple[str, ...]:
-    """The ids of the dead letters that begin so."""
+def _complete_ids(fleet: Context, beginnings: tuple[str, ...]) -> tuple[str, ...]:
+    """The whole ids of the dead letters with these prefixes."""
     from workers.records.ids import whole_dead_ids
 
     return fleet.run(lambda connections: whole_dead_ids(connections, fleet.keys(), beginnings))
@@ -248,15 +248,15 @@ def _is_delivery(name: str) -> bool:
     return "." in name
 
 
-def _meant(fleet: Context, bulk: BulkRequest) -> list[tuple[str, Sort]]:
-    """The ids of the dead letters to work on, oldest first, each with what it is counted by.
+def _selected(fleet: Context, bulk: BulkRequest) -> list[tuple[str, Group]]:
+    """The ids of the dead letters to work on, oldest first, each with the group that a dry run counts it in.
 
-    Named ids are not looked up unless it is a dry run: the work itself counts those that are no dead letters.
+    Named ids are read only for a dry run; the action itself counts those that are not dead letters.
     """
     if bulk.filter.ids and not bulk.dry_run:
         return [(name, ("", "")) for name in bulk.filter.ids]
-    return [(letter.id, _sort(letter)) for letter in _letters(fleet, bulk.filter)]
+    return [(letter.id, _group_of(letter)) for letter in _letters(fleet, bulk.filter)]
 
 
-def _sort(letter: DeadLetter) -> Sort:
+def _group_of(letter: DeadLetter) -> Group:
     return letter.hook or letter.stream, letter.reason

@@ -22,7 +22,7 @@ _PER: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class TimeParam(click.ParamType[int]):
-    """A time: `now`, a length of time ago (90s, 12h, 7d), or a date with or without a time of day; ms since 1970."""
+    """Converts a time to ms since 1970: `now`, a time ago (90s, 12h, 7d), or a date with or without a time of day."""
 
     name = "time"
 
@@ -37,7 +37,7 @@ class TimeParam(click.ParamType[int]):
 
 
 class RateParam(click.ParamType[float]):
-    """A rate: 50, 50/s, 600/m; 0 for no limit. Gives the number a second."""
+    """Converts a rate (50, 50/s, 600/m; 0 for no limit) to a number a second."""
 
     name = "rate"
 
@@ -66,7 +66,7 @@ def delivery_filters(function: F) -> F:
             "states",
             type=click.Choice(STATES),
             multiple=True,
-            help="In this state; may be given several times.",
+            help="In this state; repeatable.",
         ),
         click.option("--status", default="", metavar="CODE", help="With this status of the last attempt: 503, 5xx."),
         *_common("made"),
@@ -90,7 +90,7 @@ class BulkRequest:
     """The arguments of a command that works on many deliveries or dead letters."""
 
     filter: Filter
-    """The ids as they were typed, and the conditions of the filter options."""
+    """The ids from the command line, and the conditions of the filter options."""
     everything: bool
     dry_run: bool
     follow: bool
@@ -127,7 +127,7 @@ def bulk_options(filters: Callable[[Command], Command], all_help: str) -> Callab
             click.option("--all", "everything", is_flag=True, help=all_help),
             filters,
             click.option("--dry-run", is_flag=True, help="Count them, and do nothing."),
-            click.option("--follow", is_flag=True, help="If it becomes a job, wait until the job ends."),
+            click.option("--follow", is_flag=True, help="If this becomes a job, wait until it ends."),
             click.option("--yes", is_flag=True, help="Do not ask."),
         )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from workers.cli.common import CheckFailed, Context, LazyGroup, PartlyDone, common_options, pass_fleet
-from workers.cli.deliveries.bulk import as_job, follow_job, says_how_it_goes_on, watcher_here
+from workers.cli.deliveries.bulk import as_job, explain_job_on_interrupt, follow_job, watcher_here
 from workers.cli.deliveries.options import MOMENT, RATE
 from workers.cli.formatting import COLOURS, CONDITION, short, when
 from workers.cli.hooks.sets import in_force
@@ -42,10 +42,15 @@ _JOB_COLUMNS: Final = (
 )
 @click.option("--endpoint", default="", metavar="ID", help="To this endpoint only; default: to all that match now.")
 @click.option(
-    "--rate", type=RATE, default="50/s", show_default=True, metavar="N/s", help="At most so many; 0: no limit."
+    "--rate",
+    type=RATE,
+    default="50/s",
+    show_default=True,
+    metavar="N/s",
+    help="The most deliveries a second; 0: no limit.",
 )
 @click.option("--dry-run", is_flag=True, help="Count what would be sent, and send nothing.")
-@click.option("--follow", is_flag=True, help="Wait for its end, and say how far it is.")
+@click.option("--follow", is_flag=True, help="Wait until the job ends, and show its progress.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common_options
 @pass_fleet
@@ -62,16 +67,16 @@ def replay(
 ) -> None:
     """Send past events to endpoints again, as new deliveries, by the hooks that are in force now.
 
-    Each delivery has an id of its own; the body is the event's, with its id, and the header `fleethook-replay-of` names
-    it. It is a job: it goes on when this command ends or a worker dies, and sends each event once.
+    Each delivery has a new id; its body is the event's, with the event's id, and the header `fleethook-replay-of` has
+    this id too. A replay is a job: it goes on when this command ends or a worker dies, and sends each event once.
     """
     from workers.cli.webhooks import find_endpoint
     from workers.records.replay import ReplaySpec
 
     if endpoint:
         find_endpoint(in_force(fleet), endpoint)
-    past = ReplaySpec(since=since, until=until or 0, where=where, endpoint=endpoint, rate=rate)
-    events, counts = fleet.run(lambda connections: _counted(fleet, connections, past))
+    spec = ReplaySpec(since=since, until=until or 0, where=where, endpoint=endpoint, rate=rate)
+    events, counts = fleet.run(lambda connections: _count_replay(fleet, connections, spec))
     count = sum(counts.values())
     if dry_run or not count:
         if fleet.json:
@@ -90,7 +95,7 @@ def replay(
     ):
         fleet.say("nothing was done")
         return
-    as_job(fleet, "replay", past, count, follow=follow)
+    as_job(fleet, "replay", spec, count, follow=follow)
 
 
 @click.group(cls=LazyGroup)
@@ -107,53 +112,61 @@ def list_jobs(fleet: Context) -> None:
 
     found = fleet.run(lambda connections: listed(connections, fleet.keys()))
     if fleet.json:
-        for one in found:
-            fleet.stream(one)
+        for bulk_job in found:
+            fleet.stream(bulk_job)
     elif found:
         rows = [
-            (time, one.id, one.kind, Cell(sign(one.state), COLOURS.get(one.state)), _done(one), one.looked, _about(one))
-            for time, one in zip(list_times([one.created for one in found]), found, strict=True)
+            (
+                time,
+                bulk_job.id,
+                bulk_job.kind,
+                Cell(sign(bulk_job.state), COLOURS.get(bulk_job.state)),
+                _done(bulk_job),
+                bulk_job.looked,
+                _filter_text(bulk_job),
+            )
+            for time, bulk_job in zip(list_times([bulk_job.created for bulk_job in found]), found, strict=True)
         ]
         fleet.table(_JOB_COLUMNS, rows)
     else:
         fleet.say("no jobs")
 
 
-def _done(one: BulkJob) -> str:
-    """How many deliveries were done, and of how many where that is known."""
-    return f"{one.done:,}" + (f" of {one.total:,}" if one.total else "")
+def _done(bulk_job: BulkJob) -> str:
+    """How many deliveries were done, and of how many if that is known."""
+    return f"{bulk_job.done:,}" + (f" of {bulk_job.total:,}" if bulk_job.total else "")
 
 
 @jobs.command("show")
 @click.argument("name", metavar="ID")
-@click.option("--follow", is_flag=True, help="Wait for its end, and say how far it is.")
+@click.option("--follow", is_flag=True, help="Wait until the job ends, and show its progress.")
 @common_options
 @pass_fleet
 def show_job(fleet: Context, name: str, follow: bool) -> None:
-    """Show one job; exit 5 where it was stopped or failed."""
+    """Show one job; exit 5 if it was stopped or failed."""
     from workers.records.bulk_jobs import job, jobs
     from workers.records.ids import whole_id
 
     async def work(connections: Connections) -> BulkJob:
-        found = whole_id(name, [one.id for one in await jobs(connections, fleet.keys())], "jobs")
+        found = whole_id(name, [bulk_job.id for bulk_job in await jobs(connections, fleet.keys())], "jobs")
         return await job(connections, fleet.keys(), found)
 
-    one = fleet.run(work)
+    bulk_job = fleet.run(work)
     if follow:
-        with says_how_it_goes_on(fleet, one.id):
-            one = fleet.run(lambda connections: follow_job(fleet, connections, one.id))
+        with explain_job_on_interrupt(fleet, bulk_job.id):
+            bulk_job = fleet.run(lambda connections: follow_job(fleet, connections, bulk_job.id))
     if fleet.json:
-        fleet.data(one)
+        fleet.data(bulk_job)
     else:
-        of = f" of {one.total:,}" if one.total and not one.over else ""
+        of = f" of {bulk_job.total:,}" if bulk_job.total and not bulk_job.over else ""
         fleet.data(
-            f"job {one.id}: {one.kind}, {one.state}, {counted(one.done, 'delivery', 'deliveries')}{of}, "
-            f"{one.looked:,} looked at  {_about(one)}"
+            f"job {bulk_job.id}: {bulk_job.kind}, {bulk_job.state}, {counted(bulk_job.done, 'delivery', 'deliveries')}{of}, "
+            f"{bulk_job.looked:,} looked at  {_filter_text(bulk_job)}"
         )
-        fleet.data(f"  begun {when(one.created)}, last heard of {when(one.updated)}")
-    if one.error:
-        raise PartlyDone(one.error)
-    if one.state == "stopped":
+        fleet.data(f"  started {when(bulk_job.created)}, last progress {when(bulk_job.updated)}")
+    if bulk_job.error:
+        raise PartlyDone(bulk_job.error)
+    if bulk_job.state == "stopped":
         raise PartlyDone("")
 
 
@@ -162,27 +175,27 @@ def show_job(fleet: Context, name: str, follow: bool) -> None:
 @common_options
 @pass_fleet
 def stop(fleet: Context, names: tuple[str, ...]) -> None:
-    """Stop jobs; what they have done stays done, and deliveries that they made are still carried."""
+    """Stop jobs; what they have done stays done, and deliveries that they made are still sent."""
     from workers.records.bulk_jobs import jobs, stop_job
     from workers.records.ids import whole_id
 
     async def work(connections: Connections) -> list[str]:
-        ids = [one.id for one in await jobs(connections, fleet.keys())]
-        meant.update(whole_id(name, ids, "jobs") for name in names)
-        return [name for name in sorted(meant) if await stop_job(connections, fleet.keys(), name)]
+        ids = [bulk_job.id for bulk_job in await jobs(connections, fleet.keys())]
+        wanted.update(whole_id(name, ids, "jobs") for name in names)
+        return [name for name in sorted(wanted) if await stop_job(connections, fleet.keys(), name)]
 
-    meant: set[str] = set()
+    wanted: set[str] = set()
     stopped = fleet.run(work)
     if fleet.json:
         fleet.data({"stopped": stopped})
     else:
         fleet.data(f"{len(stopped)} stopped")
-    if len(stopped) < len(meant):
-        raise CheckFailed("was over already: " + ", ".join(sorted(meant - {*stopped})))
+    if len(stopped) < len(wanted):
+        raise CheckFailed("had ended already: " + ", ".join(sorted(wanted - {*stopped})))
 
 
-async def _counted(fleet: Context, connections: Connections, past: ReplaySpec) -> tuple[int, Counter[str]]:
-    """How many events would be sent again, and how many to each endpoint."""
+async def _count_replay(fleet: Context, connections: Connections, spec: ReplaySpec) -> tuple[int, Counter[str]]:
+    """How many events would be sent again, and how many of them to each endpoint."""
     import msgspec
 
     from bus.wire.streams import server_now
@@ -191,13 +204,13 @@ async def _counted(fleet: Context, connections: Connections, past: ReplaySpec) -
     watcher = watcher_here(fleet, connections)
     await watcher.refresh(force=True)
     events, counts, condition_errors = 0, Counter[str](), Counter[str]()
-    whole = msgspec.structs.replace(past, until=past.until or await server_now(connections), rate=0.0)
+    whole = msgspec.structs.replace(spec, until=spec.until or await server_now(connections), rate=0.0)
     looked = 0
     with Progress(fleet, "counting", unit="events") as progress:
         async for chunk in chunks(connections, fleet.keys(), whole, "count", watched(watcher)):
             looked += chunk.looked
             events += len(chunk.replayed)
-            counts.update(one.hook for event in chunk.replayed for one in event.deliveries)
+            counts.update(delivery.hook for event in chunk.replayed for delivery in event.deliveries)
             condition_errors.update(chunk.condition_errors)
             progress.update(looked)
     if condition_errors:
@@ -208,8 +221,8 @@ async def _counted(fleet: Context, connections: Connections, past: ReplaySpec) -
     return events, counts
 
 
-def _about(one: BulkJob) -> str:
+def _filter_text(bulk_job: BulkJob) -> str:
     """A job's filters on one line."""
-    spec: dict[str, Any] = dict(one.spec)
+    spec: dict[str, Any] = dict(bulk_job.spec)
     times = [f"{name} {when(int(spec.pop(name)))}" for name in ("since", "until") if spec.get(name)]
     return short("; ".join([*(f"{name} {value}" for name, value in spec.items() if value), *times]), 120)

@@ -39,10 +39,10 @@ RULE_COLUMNS: Final = (
     Column("LAYER", 11, rank=5),
     Column("PREVENTS", 20, rank=6),
 )
-"""A narrow terminal loses the incident first, then the layer and the pack."""
+"""On a narrow terminal the incident is dropped first, then the layer and the pack."""
 
 _PACK_COLUMNS: Final = tuple(Column(name, 0) for name in ("RULE", "DECISION", "STATE", "LAYER", "WHAT"))
-"""One pack is shown whole: long lines are wrapped."""
+"""The columns of one pack, whose long lines are wrapped and not cut."""
 
 
 @click.group(cls=LazyGroup, lazy=COMMANDS)
@@ -63,24 +63,24 @@ def list_guards(fleet: Context, pack: str, whole: bool) -> None:
     hooks = in_force(fleet, needed=False)
     records = [rule_record(rule, name, hooks) for name in names for rule in load_pack(name).rules]
     if fleet.json:
-        for one in records:
-            fleet.stream(one)
+        for record in records:
+            fleet.stream(record)
         return
-    times = Counter(one["rule"] for one in records)
+    times = Counter(record["rule"] for record in records)
     rows = [
         (
-            one["rule"] if times[one["rule"]] == 1 else one["id"],
-            _decision(one),
-            _state(one),
-            one["description"],
-            one["pack"],
-            _layers(one),
-            one["incident"] or "-",
+            record["rule"] if times[record["rule"]] == 1 else record["id"],
+            _decision(record),
+            _state(record),
+            record["description"],
+            record["pack"],
+            _layers(record),
+            record["incident"] or "-",
         )
-        for one in records
+        for record in records
     ]
     fleet.table(RULE_COLUMNS, rows, whole=whole)
-    on = sum(one["on"] for one in records)
+    on = sum(record["on"] for record in records)
     fleet.say(f"{on} of {counted(len(records), 'rule')} are on; `fleethook guards show RULE` shows more")
 
 
@@ -103,12 +103,15 @@ def show_guard(fleet: Context, name: str) -> None:
         fleet.data(f"{pack.name}: {pack.description}")
         fleet.table(
             _PACK_COLUMNS,
-            [(f"  {one['rule']}", _decision(one), _state(one), _layers(one), one["description"]) for one in records],
+            [
+                (f"  {record['rule']}", _decision(record), _state(record), _layers(record), record["description"])
+                for record in records
+            ],
             head=False,
         )
         fleet.data(f"{counted(len(records), 'rule')}, {counted(len(pack.tests), 'test')}")
         return
-    record = next(one for one in records if one["rule"] == switch.rule)
+    record = next(record for record in records if record["rule"] == switch.rule)
     cases = [case for case in pack.tests if case.hook == switch.name]
     if fleet.json:
         fleet.data({**record, "tests": [_case(case) for case in cases]})
@@ -125,20 +128,22 @@ def show_guard(fleet: Context, name: str) -> None:
 
 
 def rule_record(rule: Hook, pack: str, hooks: HookSet) -> dict[str, Any]:
-    """A rule as a program reads it: its decision, and the layers in force that enable or disable it."""
+    """A rule for `--json`: its decision, and the layers in force that enable or disable it."""
     from workers.admin.guard_switches import Switch, is_on, short_id
 
-    switch, said = Switch(pack, short_id(rule, pack)), rule.rule
+    switch, definition = Switch(pack, short_id(rule, pack)), rule.rule
     layers = []
-    for one in hooks.files:
-        settings = one.file.guards.get(pack)
+    for layered in hooks.files:
+        settings = layered.file.guards.get(pack)
         if settings is not None:
             own = {"decision": settings.decision} if settings.decision else {}
-            on = is_on(one.file.guards, switch)
-            layers.append({"layer": one.layer, "version": one.version, "on": on, "observe": settings.observe, **own})
+            on = is_on(layered.file.guards, switch)
+            layers.append(
+                {"layer": layered.layer, "version": layered.version, "on": on, "observe": settings.observe, **own}
+            )
     in_effect = [hook for hook in hooks.hooks.values() if hook.origin == rule.origin and hook.id.startswith(rule.id)]
     decisions = [hook.rule.decision for hook in in_effect if hook.rule is not None and not hook.observe]
-    decision = said.decision if said is not None else ""
+    decision = definition.decision if definition is not None else ""
     return {
         "id": rule.id,
         "pack": pack,
@@ -147,10 +152,10 @@ def rule_record(rule: Hook, pack: str, hooks: HookSet) -> dict[str, Any]:
         "decision": ("deny" if "deny" in decisions else decisions[0]) if decisions else decision,
         "observe": bool(in_effect) and not decisions,
         "layers": layers,
-        "incident": said.incident if said is not None else "",
+        "incident": definition.incident if definition is not None else "",
         "description": rule.description,
-        "reason": said.reason if said is not None else "",
-        "instead": said.instead if said is not None else "",
+        "reason": definition.reason if definition is not None else "",
+        "instead": definition.instead if definition is not None else "",
         "event": ", ".join(rule.on),
         "tool": rule.tool,
         "when": rule.when,
@@ -169,9 +174,9 @@ def _state(record: dict[str, Any]) -> Cell:
 
 
 def _layers(record: dict[str, Any]) -> str:
-    return ", ".join(one["layer"] for one in record["layers"] if one["on"]) or "-"
+    return ", ".join(layer["layer"] for layer in record["layers"] if layer["on"]) or "-"
 
 
 def _case(case: Case) -> dict[str, str]:
-    given = {"command": case.command, "tool": case.tool, "path": case.path, "cwd": case.cwd, "origin": case.origin}
-    return {"expect": case.expected, **{name: value for name, value in given.items() if value}}
+    fields = {"command": case.command, "tool": case.tool, "path": case.path, "cwd": case.cwd, "origin": case.origin}
+    return {"expect": case.expected, **{name: value for name, value in fields.items() if value}}

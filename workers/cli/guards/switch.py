@@ -108,10 +108,10 @@ def _switch(fleet: Context, switch: Switch, on: bool, layer: _Layer, yes: bool, 
     if result["written"] and layer == "project":
         fleet.say("a project's file that changed has to be trusted again: `fleethook hooks trust`")
     if not on:
-        _say_where_it_stays_on(fleet, switch, layer)
+        _print_other_layers(fleet, switch, layer)
 
 
-def _say_where_it_stays_on(fleet: Context, switch: Switch, layer: _Layer) -> None:
+def _print_other_layers(fleet: Context, switch: Switch, layer: _Layer) -> None:
     from workers.admin.guard_switches import is_on
     from workers.cli.hooks.sets import in_force
 

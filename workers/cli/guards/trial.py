@@ -76,7 +76,7 @@ def test(
     if not files:
         if host or here or figures_only or min_recall is not None or max_false_alarms is not None:
             raise click.UsageError("--host, --here, --figures and the limits are about lines: say --corpus FILE too")
-        _run_own_tests(fleet, names)
+        _run_pack_tests(fleet, names)
         return
     if host and here:
         raise click.UsageError("--here is a host already: leave --host out")
@@ -98,7 +98,7 @@ def test(
     _hold_limits(figures(judged), min_recall, max_false_alarms)
 
 
-def _run_own_tests(fleet: Context, names: Sequence[str]) -> None:
+def _run_pack_tests(fleet: Context, names: Sequence[str]) -> None:
     from bus.hooksets.guards import check_pack, load_pack
 
     failures = {name: [str(one) for one in check_pack(load_pack(name))] for name in names}

@@ -121,7 +121,7 @@ def diff_hooks(fleet: Context, first: str | None, second: str | None) -> None:
 
 
 @click.command()
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="At most so many.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="The most to show.")
 @common_options
 @pass_fleet
 def history(fleet: Context, limit: int) -> None:

@@ -22,7 +22,7 @@ _MOST: Final = 4 * 1024 * 1024
     "names",
     multiple=True,
     metavar="NAME=ADDR[,ADDR...]",
-    help="Take these addresses for a name, instead of looking it up.",
+    help="Use these addresses for a name, and do not resolve it.",
 )
 @click.option(
     "--allow",
@@ -42,15 +42,15 @@ def check(fleet: Context, url: str, names: tuple[str, ...], places: tuple[str, .
 
     opened = policy(places)  # reports a wrong entry before any name is resolved
     here = in_force(fleet, needed=False)
-    looked = look(url, policy([*here.network.allow, *opened.allow]), dict(_answers(names)), here.proxy)
-    verdict = "allow" if looked.allowed else "refuse"
+    url_check = look(url, policy([*here.network.allow, *opened.allow]), dict(_answers(names)), here.proxy)
+    verdict = "allow" if url_check.allowed else "refuse"
     if fleet.json:
-        fleet.data({"verdict": verdict, "reason": looked.reason, "addresses": list(looked.addresses)})
+        fleet.data({"verdict": verdict, "reason": url_check.reason, "addresses": list(url_check.addresses)})
     else:
-        word = fleet.style(verdict, "green" if looked.allowed else "red")
-        fleet.data(f"{word}  {plain(redact_url(url))}  {plain(', '.join(looked.addresses))}".rstrip())
-        fleet.data(f"  {plain(looked.reason, 500)}")
-    if not looked.allowed:
+        word = fleet.style(verdict, "green" if url_check.allowed else "red")
+        fleet.data(f"{word}  {plain(redact_url(url))}  {plain(', '.join(url_check.addresses))}".rstrip())
+        fleet.data(f"  {plain(url_check.reason, 500)}")
+    if not url_check.allowed:
         raise CheckFailed("")
 
 
@@ -72,7 +72,9 @@ def check(fleet: Context, url: str, names: tuple[str, ...], places: tuple[str, .
     metavar="'NAME: VALUE'",
     help="A header; the message is then the body alone.",
 )
-@click.option("--tolerance", default="5m", show_default=True, metavar="TIME", help="How far its time may be from now.")
+@click.option(
+    "--tolerance", default="5m", show_default=True, metavar="TIME", help="The most that its time may differ from now."
+)
 @click.option("--at", type=float, default=None, metavar="SECONDS", help="The unix time to compare with; default: now.")
 @common_options
 @pass_fleet
@@ -97,7 +99,7 @@ def verify(
     if bool(references) == bool(endpoint):
         raise click.UsageError("say --secret, or --endpoint")
     secrets = secrets_of_endpoint(fleet, endpoint) if endpoint else [resolve_secret(one) for one in references]
-    headers, body = _parted(_read(message), lines)
+    headers, body = _split_message(_read(message), lines)
     reason = ""
     try:
         signing.verify(secrets, headers, body, now=at, tolerance=duration("--tolerance", tolerance))
@@ -119,7 +121,7 @@ def verify(
 
 
 def _answers(names: tuple[str, ...]) -> list[tuple[str, list[str]]]:
-    """Addresses by name, each name spelled as the parser spells the one in the URL."""
+    """The addresses of each name, with names in the spelling that the URL parser gives them."""
     from bus.errors import TargetRefused
     from bus.http.address_policy import parse_target
 
@@ -154,19 +156,19 @@ def secrets_of_endpoint(fleet: Context, name: str) -> list[str]:
 
 def _read(message: Path | None) -> bytes:
     if message is None or str(message) == "-":
-        got = sys.stdin.buffer.read(_MOST + 1)
+        raw_bytes = sys.stdin.buffer.read(_MOST + 1)
     else:
         try:
             with open(message, "rb") as file:
-                got = file.read(_MOST + 1)
+                raw_bytes = file.read(_MOST + 1)
         except OSError as error:
             raise click.UsageError(f"{message} cannot be read: {error.strerror or error}") from error
-    if len(got) > _MOST:
+    if len(raw_bytes) > _MOST:
         raise click.UsageError(f"the message has more than {_MOST // 1024**2} MiB")
-    return got
+    return raw_bytes
 
 
-def _parted(message: bytes, lines: tuple[str, ...]) -> tuple[dict[str, str], bytes]:
+def _split_message(message: bytes, lines: tuple[str, ...]) -> tuple[dict[str, str], bytes]:
     """The headers, names in lower case, and the body; a request's first line is skipped."""
     if lines:
         return _headers(lines), message

@@ -1,4 +1,4 @@
-"""`webhooks add`, `set`, `remove` and `rotate`: endpoints in your fleethook.yaml, or in the set that is published."""
+"""`webhooks add`, `set`, `remove` and `rotate`: change endpoints in your fleethook.yaml, or in the published set."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _CHECKED: Final = frozenset({"fleethook", "cloudevents"})
 """Formats whose receivers are the users' own programs, which can check a signature."""
 
 _WEAKENING: Final = frozenset({"enabled", "can_block", "on_failure", "events", "tool", "when"})
-"""Fields that decide what an endpoint is asked or sent; an agent may not change them (see `require_person`)."""
+"""Fields that decide what an endpoint is asked or sent; only a person may change them (see `require_person`)."""
 
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 _C = TypeVar("_C", bound=Callable[..., Any])
@@ -108,41 +108,41 @@ def add(
     path = user_file(fleet, file)
     if re.match(r"[a-z_]+=", url):
         url, values = "", (url, *values)
-    given = applied({}, assigned(values))
-    written = url or given.pop("url", "")
-    url = written or URLS.get(given.get("format", ""), "")
+    fields = applied({}, assigned(values))
+    written_url = url or fields.pop("url", "")
+    url = written_url or URLS.get(fields.get("format", ""), "")
     if not url:
         raise click.UsageError("say the URL that webhooks go to; only format=pagerduty has one of its own")
-    made = generate_secret() if secret == "generate" else ""  # noqa: S105 - a word of the command line
-    kept = None
+    new_secret = generate_secret() if secret == "generate" else ""  # noqa: S105 - a word of the command line
+    secret_path = None
 
     def entry(taken: frozenset[str]) -> Entry:
-        nonlocal name, kept
-        name = name or given.get("id") or derived_id(url, taken)
-        kept = secret_file(fleet.directories().config, name) if made and not published else None
-        reference = f"file:{kept}" if kept else made or secret
-        chosen = {"id": name, "url": written, "events": events, "secret": reference}
-        rest = {key: value for key, value in given.items() if not chosen.get(key)}
+        nonlocal name, secret_path
+        name = name or fields.get("id") or derived_id(url, taken)
+        secret_path = secret_file(fleet.directories().config, name) if new_secret and not published else None
+        reference = f"file:{secret_path}" if secret_path else new_secret or secret
+        chosen = {"id": name, "url": written_url, "events": events, "secret": reference}
+        rest = {key: value for key, value in fields.items() if not chosen.get(key)}
         return {key: value for key, value in chosen.items() if value} | rest
 
     allow = ""
     if published:
         here, before = published_set(fleet)
-        looked = _look(fleet, url, here.network_allow)
-        allow = _opened(fleet, looked, open_it)
+        looked = _check_url(fleet, url, here.network_allow)
+        allow = _allow_entry(fleet, looked, open_it)
         after = set_with(here, entry(ids_of(here)), allow)
         result = publish_change(fleet, lambda _: after, f"webhooks add {name}", yes, dry_run, (here, before))
     else:
-        looked = _look(fleet, url, _allowed(path))
-        allow = _opened(fleet, looked, open_it)
+        looked = _check_url(fleet, url, _allowed(path))
+        allow = _allow_entry(fleet, looked, open_it)
         edited = file_with(path, entry(ids_in(path)), allow)
         after = edited.read
-        result = _write(fleet, edited, made, kept, yes, dry_run)
+        result = _write(fleet, edited, new_secret, secret_path, yes, dry_run)
     version = str(result.get("version") or after.digest[:8])
     record = new_endpoint_record(next(one for one in after.endpoints if one.id == name), version)
     if result["written"]:
         result["endpoint"] = record
-    _tell(fleet, name, result, made, "is added")
+    _report(fleet, name, result, new_secret, "is added")
     if result["written"] and not fleet.json:
         show_endpoints(fleet, [record])
     if result["written"] and not (fleet.json or record["secret"]) and record["format"] in _CHECKED:
@@ -185,12 +185,12 @@ def set_values(
     allow = ""
     if isinstance(url, str):
         known = published_set(fleet)[0].network_allow if published else _allowed(user_file(fleet, file))
-        allow = _opened(fleet, _look(fleet, url, known), open_it)
+        allow = _allow_entry(fleet, _check_url(fleet, url, known), open_it)
     result = _change(fleet, name, lambda entry: applied(entry, changes), published, file, yes, dry_run, allow=allow)
     gone = result["written"] and (changes.get("enabled") is False or changes.get("id", name) != name)
-    waited = _let_go(fleet, name, published) if gone else 0
-    _tell(fleet, str(changes.get("id") or name), result, "", "is changed")
-    _tell_waited(fleet, waited)
+    waited = _forget_removed(fleet, name, published) if gone else 0
+    _report(fleet, str(changes.get("id") or name), result, "", "is changed")
+    _report_dead_letters(fleet, waited)
 
 
 @click.command()
@@ -210,9 +210,9 @@ def remove(fleet: Context, name: str, published: bool, file: Path | None, yes: b
         result = _write(fleet, file_without(user_file(fleet, file), name), "", None, yes, dry_run)
     if result["written"]:
         report_losses(fleet, "webhooks remove", str(result.get("file", "the published set")), [f"{name}\nremoved"])
-    waited = _let_go(fleet, name, published) if result["written"] else 0
-    _tell(fleet, name, {**result, "waiting": waited}, "", "is removed")
-    _tell_waited(fleet, waited)
+    waited = _forget_removed(fleet, name, published) if result["written"] else 0
+    _report(fleet, name, {**result, "waiting": waited}, "", "is removed")
+    _report_dead_letters(fleet, waited)
 
 
 @click.command()
@@ -237,9 +237,9 @@ def rotate(
     from bus.http.signing import generate_secret
     from workers.admin.endpoint_edit import rotated, secret_file
 
-    seconds, made = duration("--overlap", overlap), generate_secret()
-    kept = None if published else secret_file(fleet.directories().config, name)
-    reference = f"file:{kept}" if kept else made
+    seconds, new_secret = duration("--overlap", overlap), generate_secret()
+    secret_path = None if published else secret_file(fleet.directories().config, name)
+    reference = f"file:{secret_path}" if secret_path else new_secret
     had = False
 
     def change(entry: Entry) -> Entry:
@@ -247,13 +247,13 @@ def rotate(
         had = bool(entry.get("secret"))
         return rotated(entry, reference, seconds, datetime.now(UTC))
 
-    result = _change(fleet, name, change, published, file, yes, dry_run, made=made, kept=kept)
+    result = _change(fleet, name, change, published, file, yes, dry_run, new_secret=new_secret, secret_path=secret_path)
     overlapping = f"has a new secret; the old one also signs for {overlap}"
-    _tell(
+    _report(
         fleet,
         name,
         result,
-        made,
+        new_secret,
         "is signed from now on"
         if not had
         else overlapping
@@ -262,13 +262,13 @@ def rotate(
     )
 
 
-def _tell_waited(fleet: Context, waited: int) -> None:
+def _report_dead_letters(fleet: Context, waited: int) -> None:
     if waited and not fleet.json:
         fleet.say(f"{counted(waited, 'dead letter')} more: the deliveries that waited for it")
 
 
-def _let_go(fleet: Context, name: str, published: bool) -> int:
-    """Delete an endpoint's health once the workers know that it was removed; returns how many deliveries waited for it."""
+def _forget_removed(fleet: Context, name: str, published: bool) -> int:
+    """Delete a removed endpoint's health after the workers have read the change; returns how many deliveries waited for it."""
     from bus.errors import Unreachable
     from bus.ids import host_name
     from workers.delivery.deliveries import endpoint_target
@@ -299,8 +299,8 @@ def _change(
     yes: bool,
     dry_run: bool,
     *,
-    made: str = "",
-    kept: Path | None = None,
+    new_secret: str = "",
+    secret_path: Path | None = None,
     allow: str = "",
 ) -> dict[str, Any]:
     from dataclasses import replace
@@ -322,10 +322,12 @@ def _change(
     edited = file_changed(path, name, change)
     if allow:
         edited = replace(edited, after=opened(edited.after, str(path), allow))
-    return _write(fleet, edited, made, kept, yes, dry_run)
+    return _write(fleet, edited, new_secret, secret_path, yes, dry_run)
 
 
-def _write(fleet: Context, edited: Edited, made: str, kept: Path | None, yes: bool, dry_run: bool) -> dict[str, Any]:
+def _write(
+    fleet: Context, edited: Edited, new_secret: str, secret_path: Path | None, yes: bool, dry_run: bool
+) -> dict[str, Any]:
     """Show the change of a file, ask, then write the new secret and the file."""
     from bus.hooksets.hookfile import parse_hook_file
     from workers.admin.endpoint_edit import keep_secret
@@ -333,9 +335,9 @@ def _write(fleet: Context, edited: Edited, made: str, kept: Path | None, yes: bo
     name = str(edited.file)
     for text in sorted(_warnings(edited.read) - _warnings(parse_hook_file(edited.before, "user", file=name))):
         fleet.say(f"warning: {text}")
-    before = (lambda: keep_secret(kept, made)) if made and kept is not None else None
+    before = (lambda: keep_secret(secret_path, new_secret)) if new_secret and secret_path is not None else None
     result = write_change(fleet, edited, yes, dry_run, before=before)
-    return {**result, **({"secret_file": str(kept)} if kept else {})}
+    return {**result, **({"secret_file": str(secret_path)} if secret_path else {})}
 
 
 def _warnings(read: HookFile) -> set[str]:
@@ -343,18 +345,18 @@ def _warnings(read: HookFile) -> set[str]:
     return {re.sub(r"\A.*?:\d+:\d+: ", "", text) for text in read.warnings}
 
 
-def _tell(fleet: Context, name: str, result: dict[str, Any], made: str, done: str) -> None:
+def _report(fleet: Context, name: str, result: dict[str, Any], new_secret: str, done: str) -> None:
     if fleet.json:
-        fleet.data({"id": name, **result, **({"secret": made} if made and result["written"] else {})})
+        fleet.data({"id": name, **result, **({"secret": new_secret} if new_secret and result["written"] else {})})
     elif result["written"]:
         where = f"version {result['version']}" if "version" in result else result["file"]
         fleet.data(f"{name} {done}: {where}, in force within a second where workers run")
-        if made:
-            fleet.data(f"secret  {made}")
-            kept = result.get("secret_file")
+        if new_secret:
+            fleet.data(f"secret  {new_secret}")
+            secret_path = result.get("secret_file")
             fleet.say(
-                f"it is shown once; the workers read it from {kept}"
-                if kept
+                f"it is shown once; the workers read it from {secret_path}"
+                if secret_path
                 else "it is shown once; in Redis it is sealed with this machine's key file"
             )
 
@@ -365,7 +367,7 @@ def _allowed(path: Path) -> tuple[str, ...]:
     return load_hook_file(path, "user").network_allow if path.exists() else ()
 
 
-def _look(fleet: Context, url: str, allow: tuple[str, ...]) -> UrlCheck:
+def _check_url(fleet: Context, url: str, allow: tuple[str, ...]) -> UrlCheck:
     """The check of a URL by the policy in force, with the entries of this list added."""
     from bus.http.address_policy import policy
     from workers.admin.url_check import look
@@ -373,7 +375,7 @@ def _look(fleet: Context, url: str, allow: tuple[str, ...]) -> UrlCheck:
     return look(url, policy([*in_force(fleet, needed=False).network.allow, *allow]), {})
 
 
-def _opened(fleet: Context, looked: UrlCheck, open_it: bool) -> str:
+def _allow_entry(fleet: Context, looked: UrlCheck, open_it: bool) -> str:
     """The entry that the allow list needs; raises CheckFailed if the target is refused and may not be allowed."""
     from bus.http.address_policy import policy
 

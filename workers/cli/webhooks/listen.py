@@ -46,7 +46,7 @@ if TYPE_CHECKING:  # what the command needs it imports itself, so that `--help` 
     type=click.FloatRange(0, min_open=True),
     default=None,
     metavar="SECONDS",
-    help="End after this time, however many arrived.",
+    help="End after this time, even if fewer arrived.",
 )
 @common_options
 @pass_fleet
@@ -63,7 +63,7 @@ def listen(
 ) -> None:
     """Receive your own webhooks on this machine, and show each with the check of its signature.
 
-    One with an invalid signature gets the answer 401 and is not forwarded. Exit 0 if --count of them arrived and every
+    A webhook with an invalid signature gets the answer 401 and is not forwarded. Exit 0 if --count webhooks arrived and every
     signature is valid, else 1.
     """
     import asyncio
@@ -77,16 +77,16 @@ def listen(
         secrets += secrets_of_endpoint(fleet, endpoint)
     if not _is_loopback(bind):
         fleet.say(f"warning: {bind} can be reached from other machines")
-    wanted = Wanted(secrets, forward, status, count, lambda came: _show(fleet, came))
+    wanted = Wanted(secrets, forward, status, count, lambda webhook: _show(fleet, webhook))
     arrived, failed, ok = asyncio.run(_run(fleet, wanted, bind, port, timeout))
     if not fleet.json:
-        fleet.say(f"{arrived} came{f' of {count}' if count else ''}, {failed} with a signature that does not hold")
+        fleet.say(f"{arrived} arrived{f' of {count}' if count else ''}, {failed} with an invalid signature")
     if not ok:
         raise CheckFailed("")
 
 
 async def _run(fleet: Context, wanted: Wanted, bind: str, port: int, seconds: float | None) -> tuple[int, int, bool]:
-    """How many arrived, how many of these had an invalid signature, and whether that is a success."""
+    """Listen until the end; returns how many arrived, how many had an invalid signature, and whether that is a success."""
     import asyncio
     import contextlib
     import signal
@@ -111,79 +111,86 @@ async def _run(fleet: Context, wanted: Wanted, bind: str, port: int, seconds: fl
     return listener.arrived, listener.failed, listener.ok
 
 
-def _show(fleet: Context, came: ReceivedWebhook) -> None:
+def _show(fleet: Context, webhook: ReceivedWebhook) -> None:
     from workers.cli.formatting import json_line, local_time, plain, pretty, short
     from workers.cli.screens.columns import wrapped_lines
 
     if fleet.json:
-        fleet.stream(_record(came))
+        fleet.stream(_record(webhook))
         return
     word = {True: fleet.style("verified", "green"), False: fleet.style("NOT VERIFIED", "red"), None: "unchecked"}[
-        came.verified
+        webhook.verified
     ]
-    name = plain(came.headers.get("webhook-id", "-"), 300)
-    handed = f"  forwarded in {came.reply.ms:.0f} ms" if came.reply is not None and not came.reply.error else ""
-    again = "  again" if came.repeat else ""
-    kind = fleet.style(plain(_event_type(came), 100), "cyan")
-    head = f"{kind}  {word}  {local_time(came.ms):%H:%M:%S}  {came.status}  {plain(_path(came), 300)}  {name}{again}{handed}"
+    name = plain(webhook.headers.get("webhook-id", "-"), 300)
+    forwarded_text = (
+        f"  forwarded in {webhook.reply.ms:.0f} ms" if webhook.reply is not None and not webhook.reply.error else ""
+    )
+    repeat_text = "  again" if webhook.repeat else ""
+    kind = fleet.style(plain(_event_type(webhook), 100), "cyan")
+    place = f"{local_time(webhook.ms):%H:%M:%S}  {webhook.status}  {plain(_path(webhook), 300)}"
+    head = f"{kind}  {word}  {place}  {name}{repeat_text}{forwarded_text}"
     fleet.data(wrapped_lines([head]))
-    if came.reason:
-        fleet.data(f"  {fleet.style(plain(came.reason, 500), 'yellow')}")
+    if webhook.reason:
+        fleet.data(f"  {fleet.style(plain(webhook.reason, 500), 'yellow')}")
     if sys.stdout.isatty():
-        for text in pretty(_text(came)).splitlines():
+        for text in pretty(_text(webhook)).splitlines():
             fleet.data(f"  {json_line(fleet, text)}")
     else:  # one line each, for programs that read lines
-        fleet.data(f"  {fleet.style(short(_text(came), 400), 'bright_black')}")
+        fleet.data(f"  {fleet.style(short(_text(webhook), 400), 'bright_black')}")
 
 
-def _event_type(came: ReceivedWebhook) -> str:
+def _event_type(webhook: ReceivedWebhook) -> str:
     """The event type in the body; `webhook` if it has none."""
     import json
 
     try:
-        body = json.loads(came.body)
+        body = json.loads(webhook.body)
     except (ValueError, RecursionError):  # no JSON
         return "webhook"
     kind = body.get("type") if isinstance(body, dict) else None
     return kind if isinstance(kind, str) and kind else "webhook"
 
 
-def _record(came: ReceivedWebhook) -> dict[str, Any]:
+def _record(webhook: ReceivedWebhook) -> dict[str, Any]:
     import contextlib
     import json
 
     from bus.secrets.redaction import redact
 
-    body: object = _text(came)
+    body: object = _text(webhook)
     with contextlib.suppress(ValueError, RecursionError):  # no JSON, so it is shown as text
-        body = redact(json.loads(came.body))
-    forwarded = came.reply and {"status": came.reply.status, "ms": round(came.reply.ms, 1), "error": came.reply.error}
+        body = redact(json.loads(webhook.body))
+    forwarded = webhook.reply and {
+        "status": webhook.reply.status,
+        "ms": round(webhook.reply.ms, 1),
+        "error": webhook.reply.error,
+    }
     return {
-        "number": came.number,
-        "time": came.ms,
-        "path": _path(came),
-        "id": came.headers.get("webhook-id", ""),
-        "verified": came.verified,
-        "reason": came.reason,
-        "status": came.status,
-        "repeat": came.repeat,
-        "headers": redact(came.headers),
+        "number": webhook.number,
+        "time": webhook.ms,
+        "path": _path(webhook),
+        "id": webhook.headers.get("webhook-id", ""),
+        "verified": webhook.verified,
+        "reason": webhook.reason,
+        "status": webhook.status,
+        "repeat": webhook.repeat,
+        "headers": redact(webhook.headers),
         "body": body,
         "forwarded": forwarded,
     }
 
 
-def _text(came: ReceivedWebhook) -> str:
+def _text(webhook: ReceivedWebhook) -> str:
     from bus.secrets.redaction import redact_text
 
-    return redact_text(came.body[:65_536].decode("utf-8", "replace"))
+    return redact_text(webhook.body[:65_536].decode("utf-8", "replace"))
 
 
-def _path(came: ReceivedWebhook) -> str:
+def _path(webhook: ReceivedWebhook) -> str:
     """The path, redacted like a URL, because it may hold a token."""
     from bus.secrets.redaction import redact_url
 
-    return redact_url(f"http://h{came.path}").removeprefix("http://h")
+    return redact_url(f"http://h{webhook.path}").removeprefix("http://h")
 
 
 def _is_loopback(address: str) -> bool:

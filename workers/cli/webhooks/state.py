@@ -36,7 +36,7 @@ def pause(fleet: Context, name: str, reason: str) -> None:
     changed = fleet.run(
         lambda connections: halt(connections, fleet.keys(), target, reason=reason, by=getpass.getuser())
     )
-    _tell(fleet, name, "paused", changed, "its deliveries wait; `fleethook webhooks resume` sends them")
+    _report(fleet, name, "paused", changed, "its deliveries wait; `fleethook webhooks resume` sends them")
 
 
 @click.command()
@@ -49,7 +49,7 @@ def resume(fleet: Context, name: str) -> None:
 
     target = _target(fleet, name)
     fleet.run(lambda connections: go_on(connections, fleet.keys(), target))
-    _tell(fleet, name, "active", True, "its waiting deliveries are being sent")
+    _report(fleet, name, "active", True, "its waiting deliveries are being sent")
 
 
 @click.command()
@@ -72,16 +72,16 @@ def disable(fleet: Context, name: str, reason: str, yes: bool) -> None:
     )
     if changed:
         report_losses(fleet, "webhooks disable", target, [f"{name}\ndisabled"])
-    _tell(fleet, name, "disabled", changed, "`fleethook webhooks enable` enables it again")
+    _report(fleet, name, "disabled", changed, "`fleethook webhooks enable` enables it again")
 
 
 @click.command()
 @click.argument("name", metavar="ENDPOINT")
-@click.option("--recover", is_flag=True, help="Try the dead letters of that time again at once.")
+@click.option("--recover", is_flag=True, help="Also retry the dead letters of that time now.")
 @common_options
 @pass_fleet
 def enable(fleet: Context, name: str, recover: bool) -> None:
-    """Send to a disabled endpoint again: forget its failures, and show what it missed."""
+    """Send to a disabled endpoint again: reset its failures, and show what it missed."""
     from workers.delivery.endpoint_controls import enable as begin
 
     target = _target(fleet, name)
@@ -126,7 +126,7 @@ def _target(fleet: Context, name: str) -> str:
     return endpoint_target(find_endpoint(in_force(fleet), name), host_name())
 
 
-def _tell(fleet: Context, name: str, standing: str, changed: bool, note: str) -> None:
+def _report(fleet: Context, name: str, standing: str, changed: bool, note: str) -> None:
     if fleet.json:
         fleet.data({"id": name, "standing": standing, "changed": changed})
     else:

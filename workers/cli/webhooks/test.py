@@ -1,4 +1,4 @@
-"""`webhooks test`: one signed event to an endpoint now, as a carrier would send it."""
+"""`webhooks test`: sends one signed event to an endpoint now, as a carrier would send it."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def test_webhook(fleet: Context, name: str, yes: bool) -> None:
         errors = [text for _, text in sent if text]
         fleet.data({**_record(endpoint, reply, errors[0] if errors else ""), **resolved})
     else:
-        _tell(fleet, endpoint, reply, wrong, "the incident was opened" if incident else "")
+        _report(fleet, endpoint, reply, wrong, "the incident was opened" if incident else "")
         if ended is not None:
-            _tell(fleet, endpoint, *ended, "and is resolved")
+            _report(fleet, endpoint, *ended, "and is resolved")
     if ended is not None and ended[1]:
         raise CheckFailed(f"the test's incident is still open at PagerDuty: resolve it there ({ended[1]})")
     if wrong:
@@ -58,7 +58,7 @@ def test_webhook(fleet: Context, name: str, yes: bool) -> None:
 
 
 async def _post_tests(hooks: HookSet, endpoint: Endpoint) -> list[tuple[Reply, str]]:
-    """Each attempt's answer, and what is wrong with it (empty: nothing); resolves the incident that it opened."""
+    """Send the test; returns each attempt's answer and what is wrong with it (empty: nothing). Resolves its own incident."""
     import msgspec
 
     from bus.events import Event, EventType
@@ -79,7 +79,7 @@ async def _post_tests(hooks: HookSet, endpoint: Endpoint) -> list[tuple[Reply, s
         client.open()  # the imports take 300 ms, which must not count as the receiver's time
         if endpoint.format != "pagerduty":
             return [await _post(client, endpoint, event)]
-        # An incident of its own, so that the test touches none of the incidents of real events.
+        # A separate incident, so that the test changes no incident of real events.
         endpoint = msgspec.structs.replace(endpoint, resolve="session")
         event = msgspec.structs.replace(event, session=f"test-{name}")
         sent = [await _post(client, endpoint, event)]
@@ -123,7 +123,7 @@ def _record(endpoint: Endpoint, reply: Reply, wrong: str) -> dict[str, object]:
     }
 
 
-def _tell(fleet: Context, endpoint: Endpoint, reply: Reply, wrong: str, what: str) -> None:
+def _report(fleet: Context, endpoint: Endpoint, reply: Reply, wrong: str, what: str) -> None:
     record = _record(endpoint, reply, wrong)
     word = fleet.style("failed", "red") if wrong else fleet.style("accepted", "green")
     more = f"  {what}" if what and not wrong else ""
