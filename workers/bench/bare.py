@@ -1,4 +1,4 @@
-"""The baselines: the same work with bare libraries and nothing else; each runs as `python -m workers.bench.bare <what>`."""
+"""The baselines: the same work with bare libraries only; each runs as `python -m workers.bench.bare <what>`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def bare_client(url: str) -> redis_async.Redis:
 
 
 async def responder(url: str, stream: str) -> None:
-    """XREADGROUP and LPUSH, and nothing else: answers every request with 300 bytes."""
+    """Answer every request with 300 bytes, by XREADGROUP and LPUSH only."""
     client = bare_client(url)
     await client.delete(stream)  # left over from an earlier part
     await client.xgroup_create(stream, GROUP, id="0", mkstream=True)
@@ -33,7 +33,7 @@ async def responder(url: str, stream: str) -> None:
 
 
 async def ask(client: redis_async.Redis, stream: str, reply: str, body: bytes) -> None:
-    """XADD and BLPOP, and nothing else."""
+    """Send a request and wait for its answer, by XADD and BLPOP only."""
     await client.xadd(stream, {"reply": reply, "body": body})
     await client.blpop([reply], timeout=10)
 

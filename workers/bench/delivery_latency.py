@@ -27,7 +27,7 @@ from workers.bench.sinks import Sinks, open_sink
 PER_SECOND: Final = 500
 ENDPOINTS: Final = 10
 PROMISED: Final = 20.0
-"""The promised 95th percentile in milliseconds, for rounds in which that of the bare loop is under `QUIET`."""
+"""The promised 95th percentile in milliseconds, for rounds in which the bare loop's is under `QUIET`."""
 
 QUIET: Final = 2.0
 _GRACE: Final = 1.0
@@ -54,7 +54,7 @@ class PaceResult(NamedTuple):
 
 
 async def latency_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
-    """From publish to receiver at a steady pace on one core: the whole product against bare XADD, XREADGROUP, POST, XACK."""
+    """The time from publish to receiver at a steady pace on one core, compared with bare XADD, XREADGROUP, POST, XACK."""
     ours: list[PaceResult] = []
     bare: list[PaceResult] = []
     with on_one_core(await server_pid(url)):
@@ -111,7 +111,7 @@ async def pace(sink: Sinks, send: Send, count: int, healthy: Sequence[int]) -> P
             sink.sent[mark] = time.perf_counter()
         sent = asyncio.ensure_future(send(mark, lane))
         sending.add(sent)
-        sent.add_done_callback(sending.discard)  # thousands in one `gather` would hold up the receivers for 40 ms
+        sent.add_done_callback(sending.discard)  # one `gather` of thousands would block the receivers for 40 ms
     await asyncio.gather(*sending)
     await sink.all_came(_GRACE)
     return PaceResult(sorted(sink.took.values()), len(sink.took) / len(sink.sent))
@@ -185,7 +185,7 @@ async def _forget(url: str, *patterns: str) -> None:
 
 
 async def _be_bare(url: str, port: int) -> None:
-    """XREADGROUP, POST with aiohttp, XACK, and nothing else."""
+    """Deliver by XREADGROUP, POST with aiohttp, and XACK only."""
     import aiohttp
 
     client = bare_client(url)

@@ -26,7 +26,7 @@ MOST_MORE_US: Final = 60.0
 
 
 def payload(agent: str, native: str) -> bytes:
-    """A shell call of about 1 KB in the fields of every family at once: each dialect reads its own.
+    """A payload of about 1 KB for a shell call, with the fields of all dialects: each dialect reads its fields.
 
     Its id is one of them: whatever the agent, the same call that comes twice is kept and answered once.
     """

@@ -1,6 +1,6 @@
 """The time of the default guards for one command line, compared with parsing the same line and with a bar of 50 microseconds.
 
-Of the held-out corpus (`tests/corpora/README.md`) only the medians are shown, never a line.
+No line of the held-out corpus (`tests/corpora/README.md`) is shown, only the medians.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def guard_figures(_url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     hooks = HookSet([Layered("fleet", "1", HookFile(guards={name: GuardSettings() for name in DEFAULT_PACKS}))])
     for hook in hooks.hooks.values():
         if hook.rule is not None:
-            check_rule(hook.rule)  # compiles it now; an evaluator has compiled its rules after the first minute
+            check_rule(hook.rule)  # compiles it now, as an evaluator has done after its first minute
     collect_garbage_seldom()  # as an evaluator does
     parse, read, whole = _rounds(
         hooks, _harmless(_pack_tests() if _is_installed() else _corpus("development")), rounds, sizes
@@ -55,7 +55,7 @@ async def guard_figures(_url: str, rounds: int, sizes: Sizes) -> list[Figure]:
 
 
 def _is_installed() -> bool:
-    """Whether there is no corpus here, because this is not a working copy."""
+    """Whether Fleethook is installed as a package, without the corpora of a working copy."""
     return not _CORPORA.is_dir()
 
 
@@ -103,7 +103,7 @@ def _guarding_round(hooks: HookSet, events: Sequence[Event]) -> float:
 def _rounds(
     hooks: HookSet, events: Sequence[Event], rounds: int, sizes: Sizes
 ) -> tuple[Sequence[float], Sequence[float], Sequence[float]]:
-    """By round, the medians of `_round`, after rounds that do not count."""
+    """The medians of `_round` for each round, after warm-up rounds that do not count."""
     for _ in range(sizes.warm_ups):
         _round(hooks, events)
     parse, read, whole = zip(*[_round(hooks, events) for _ in range(rounds)], strict=True)

@@ -23,7 +23,7 @@ from workers.bench.request import event, process
 from workers.bench.rounds import Figure, Sizes, figure
 
 MOST_MS: Final = 100.0
-"""The limit for the 99th percentile of the others."""
+"""The limit for the 99th percentile of the other agents, in milliseconds."""
 
 _NAMESPACE: Final = "bench-heavy"
 _OTHERS: Final = 4
@@ -36,7 +36,7 @@ _SLOW: Final = (
 
 
 async def heavy_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
-    """The others' latency and denials, with and without the slow lines."""
+    """The latency and denials of the other agents, with and without the slow lines."""
     keys, connections = Keys(_NAMESPACE), Connections(url)
     await apply(connections, keys, parse_hook_file("guards: {destructive-commands: true}", "fleet"))
     bus = Bus(url, namespace=_NAMESPACE)
@@ -91,7 +91,7 @@ async def _others(bus: Bus, count: int) -> tuple[float, float]:
 
 @asynccontextmanager
 async def _slow_agents(bus: Bus) -> AsyncIterator[None]:
-    """While this context lasts, three agents send slow lines, each as soon as it has the verdict on the one before."""
+    """While this context lasts, three agents send slow lines, each line after the verdict on the line before."""
     numbers = itertools.count()
     answered = asyncio.Event()
 

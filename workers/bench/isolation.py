@@ -1,4 +1,4 @@
-"""How much failing receivers delay the healthy ones, compared with a run just before without any failing one."""
+"""How much failing receivers delay deliveries to healthy ones, compared with a run without failing receivers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def isolation_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]
 
 
 async def _run(url: str, sink: Sinks, count: int, ills: tuple[Kind, ...], namespace: str, *, named: bool) -> PaceResult:
-    """One run on a fleet of its own, so that no delivery to failing receivers is left over for the next run.
+    """One run in a separate namespace, so that the next run gets no deliveries to failing receivers from this one.
 
     In a case with name look-ups, the healthy endpoints have names, too.
     """

@@ -1,4 +1,4 @@
-"""Runs `fleethook` so that names under `.test` are resolved by a name server on a loopback port, as glibc would do it.
+"""Runs `fleethook` with names under `.test` resolved by a name server on a loopback port, in the way of glibc.
 
 Usage: `python -m workers.bench.naming <port> <arguments of fleethook>…`. glibc itself has no setting for the port.
 """
@@ -17,7 +17,7 @@ _TRIES: Final = 2
 
 
 def ask(host: str, port: int) -> str:
-    """The address of a name by RFC 1035 over UDP; blocks; raises socket.gaierror without an answer."""
+    """Ask for the address of a name by RFC 1035 over UDP; blocks. Raises socket.gaierror without an answer."""
     name = b"".join(bytes([len(label)]) + label.encode() for label in host.split("."))
     question = secrets.token_bytes(2) + b"\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00" + name + b"\x00\x00\x01\x00\x01"
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:

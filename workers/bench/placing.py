@@ -1,4 +1,4 @@
-"""Which cores the processes of a comparison run on: the same for both sides, because that matters more than their work.
+"""Places the processes of a comparison on cores, the same for both sides: the placement matters more than their work.
 
 Three processes that work one after the other on two cores take 0.65 to 1.4 times as long as a bare loop of the same three,
 depending on which of them share a core (measured); by default the scheduler moves them every second. So the request's figure is
@@ -16,7 +16,7 @@ from workers.bench.bare import bare_client
 
 
 async def server_pid(url: str) -> int:
-    """The process of the benchmark's server."""
+    """The process id of the benchmark's server."""
     client = bare_client(url)
     pid = (await client.info("server"))["process_id"]
     await client.aclose()

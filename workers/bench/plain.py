@@ -59,7 +59,7 @@ def _post(url: str, body: bytes, headers: dict[str, str]) -> int:
 
 
 async def plainly(url: str, port: int, count: int) -> float:
-    """Deliveries per CPU-second of one RQ worker and its forks; queueing them is not counted."""
+    """Deliveries per CPU-second of one RQ worker and its forks, without the cost of queueing."""
     child = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -86,7 +86,7 @@ def _be_worker(url: str, port: int, count: int) -> None:
         import httpx  # noqa: F401 - its import is no delivery's cost: each fork would pay for it
     import tenacity  # noqa: F401 - likewise
 
-    importlib.import_module("workers.bench.plain")  # likewise: here it is __main__
+    importlib.import_module("workers.bench.plain")  # likewise; in this process the module is __main__
     logging.disable(logging.WARNING)
     client = sync_client(url, seconds=60)
     queue = Queue(QUEUE, connection=client, serializer=JSONSerializer)

@@ -47,7 +47,7 @@ def event(command: str = "ls -la") -> Event:
 
 
 def others(count: int) -> str:
-    """Hooks that do not match the event: for other tools and types, each with a pattern of its own."""
+    """Hooks that do not match the event: for other tools and types, each with a different pattern."""
     rule = "rule: {decision: deny, reason: no}"
     types = ("tool:pre_execute", "tool:post_execute")
     lines = [f"  - {{id: other-{n}, on: '{types[n % 2]}:tool{n}', {rule}}}" for n in range(count)]
@@ -56,7 +56,7 @@ def others(count: int) -> str:
 
 @asynccontextmanager
 async def process(url: str, *argv: str, namespace: str = "bench", at_once: bool = False) -> AsyncIterator[int]:
-    """Start a process that prints a line when it is ready, yield its pid, and end it with the block; `at_once`: kill it."""
+    """Start a process that prints a line when it is ready, yield its pid, and end it after the block; `at_once` kills it."""
     child = await asyncio.create_subprocess_exec(
         sys.executable,
         *argv,

@@ -1,4 +1,4 @@
-"""How figures are measured: rounds of Fleethook and the baseline in turn, their medians, and the ratio of the medians."""
+"""Measures figures: rounds of Fleethook and of the baseline in turn, their medians, and the ratio of the medians."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     """The amount of work in each round."""
 
     requests: int = 50
-    """Requests of one slice of a latency round."""
+    """Requests in one slice of a latency round."""
     slices: int = 8
     many: int = 1_600
-    """Requests of one throughput round."""
+    """Requests in one throughput round."""
     hooks: int = 10_000
     """Hooks that do not match."""
     processes: int = 25
@@ -34,9 +34,9 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     ills: int = 9
     """How many cases of failing receivers to run; the first has every kind."""
     starts: int = 3
-    """How often everything is started, at least."""
+    """The least number of starts of everything."""
     idle: float = 10.0
-    """Seconds that everything is idle, each time."""
+    """Seconds of idle time after each start."""
     warm_ups: int = 1
     """Rounds that do not count."""
 

@@ -1,4 +1,4 @@
-"""The whole benchmark: starts a server of its own, and runs every comparison in turn."""
+"""The whole benchmark: starts a separate server, and runs every comparison in turn."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _PATIENCE = 10.0
 
 @contextmanager
 def bench_server() -> Iterator[str]:
-    """Start a server on a unix socket in a folder of its own, yield its URL, and end it with the block."""
+    """Start a server on a unix socket in a temporary folder, yield its URL, and end it after the block."""
     with tempfile.TemporaryDirectory(prefix="fh-") as folder:
         socket = Path(folder, "s")
         options = (

@@ -13,10 +13,11 @@ from typing import Any, Final, Literal
 
 Kind = Literal["silent", "dripping", "resetting", "refused", "no TLS", "no name", "429"]
 KINDS: Final[tuple[Kind, ...]] = ("silent", "dripping", "resetting", "refused", "no TLS", "no name", "429")
-"""Never answers; answers a byte at a time; resets; does not listen; has no TLS; has a silent name server; answers 429."""
+"""In this order: never answers; answers a byte at a time; resets; does not listen; has no TLS; its name server is silent;
+answers 429."""
 
 _PER_CONNECTION: Final = 10
-"""A healthy receiver with a name closes a connection after this many answers, so that its name is looked up again."""
+"""A healthy receiver with a name closes a connection after this many answers, so that its name is resolved again."""
 
 _MARK: Final = re.compile(rb"mark-(\d+)-")
 
@@ -33,7 +34,7 @@ class Sinks:
         self.port = self.closed_port = self.names_port = 0
 
     def url(self, kind: Kind | Literal["healthy", "named"], number: int) -> str:
-        """The URL of an endpoint by its number and kind; `named` is healthy, and its name has to be looked up."""
+        """The URL of an endpoint by its number and kind; a `named` one is healthy, and its name has to be resolved."""
         path = f"{kind.replace(' ', '-')}/{number}"
         match kind:
             case "refused":

@@ -80,7 +80,7 @@ async def shim_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
 
         evaluator = ("-m", "workers.cli", "worker", "evaluator")
         async with process(url, *evaluator), process(url, "-m", "workers.bench.bare", "bench:bare"):
-            # One of each in turn: a shared machine has fast and slow moments that last for a few processes.
+            # The sides alternate after each process, because a shared machine is fast or slow for a few processes at a time.
             one, other = await alternate(ours, theirs, rounds, slices=sizes.processes, warm_ups=sizes.warm_ups)
             slow, _ = await alternate(through_redis_py, theirs, rounds, slices=sizes.slices, warm_ups=0)
     await connections.close()
@@ -108,7 +108,7 @@ def _spawned(command: tuple[str, ...], extra: dict[str, str]) -> float:
 
 
 async def command_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
-    """How much longer a command hook takes than a rule hook, against a bare spawn of the same command with the same pipes."""
+    """How much longer a command hook takes than a rule hook, compared with a bare spawn of the same command and pipes."""
     keys, connections = Keys("bench"), Connections(url)
     hooks = f"""
 hooks:

@@ -1,4 +1,4 @@
-"""Start and idle: how long `fleethook up` takes to be ready, and how much CPU it uses while nothing happens."""
+"""Measures how long `fleethook up` takes to be ready, and how much CPU it uses while nothing happens."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PROC: Final = Path("/proc")
 
 
 async def start_figures(rounds: int, sizes: Sizes) -> list[Figure]:
-    """`--help` against `import click`, `up` from start to ready against one worker process alone, and `up` idle."""
+    """`--help` compared with `import click`, the start of `up` with that of one worker process, and the CPU of an idle `up`."""
     calls = max(1, sizes.processes // 5)
 
     async def help_page() -> float:

@@ -75,8 +75,8 @@ async def publish_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
 
 
 async def delivery_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
-    """Deliveries per CPU-second of one carrier, against those of a raw aiohttp loop, each in a process of its own."""
-    with on_one_core(await server_pid(url)):  # the core's other hyperthread, if busy, makes this one slower
+    """Deliveries per CPU-second of one carrier, compared with a raw aiohttp loop, each in a separate process."""
+    with on_one_core(await server_pid(url)):  # if the core's other hyperthread is busy, this one is slower
         async with process(url, "-m", "workers.bench.streaming", "sink"):
             port = await _port(url)
             ours, theirs = await alternate(
@@ -120,7 +120,7 @@ async def _port(url: str) -> int:
 
 
 async def _carried(url: str, port: int, most: int) -> float:
-    """Fill the stream with deliveries, then let one carrier in a process of its own send them all."""
+    """Fill the stream with deliveries, then let one carrier in a separate process send them all."""
     from bus.hooksets.in_force import HookSet, Layered
     from bus.requests import read_event, read_request
     from bus.wire.streams import StreamEntry, call_all
@@ -239,9 +239,9 @@ async def _be_carrier(url: str, namespace: str) -> None:
     watcher = Watcher(connections, keys, host="bench", user_file=None, trust_file=Path("/nonexistent"))
     await watcher.refresh(force=True)
     async with WebhookClient(policy([])) as client:
-        client.open()  # aiohttp's import and reading the system's certificates (70 ms) are no delivery's cost,
-    redact_text(resolve_secret(seal(generate_secret())))  # nor what the first one loads for secrets (50 ms)
-    collect_garbage_seldom()  # as the process does that runs it
+        client.open()  # aiohttp's import and the system's certificates (70 ms) are loaded before the measurement,
+    redact_text(resolve_secret(seal(generate_secret())))  # and so is what the first delivery loads for secrets (50 ms)
+    collect_garbage_seldom()  # as a carrier's process does
     before = _cpu()
     carrier = Carrier(url, keys, connections, watcher, in_flight=IN_FLIGHT)
     count = await carrier.run(asyncio.Event(), idle=0.3)
@@ -250,7 +250,7 @@ async def _be_carrier(url: str, namespace: str) -> None:
 
 
 async def _be_raw(port: int, count: int) -> None:
-    """aiohttp's client in a keep-alive loop and nothing else."""
+    """Send with aiohttp's client in a keep-alive loop only."""
     import aiohttp
 
     body, left = b"x" * 1024, iter(range(count))
@@ -271,7 +271,7 @@ if __name__ == "__main__":
     where = os.environ.get("FLEETHOOK_REDIS_URL", "")
     if role == "sink":
         asyncio.run(_be_sink(where))
-    else:  # both on the loop that workers have: with asyncio's the raw one would look slower than it need be
+    else:  # both on the workers' event loop: on asyncio's loop the raw one would be slower
         with asyncio.Runner(loop_factory=fast_loop()) as runner:
             if role == "carrier":
                 runner.run(_be_carrier(where, os.environ["FLEETHOOK_NAMESPACE"]))

@@ -1,1 +1,1 @@
-"""`fleethook demo`: a scripted fleet of agents on real processes, with a server and a folder of its own."""
+"""`fleethook demo`: a scripted fleet of agents with real processes, a separate server and a temporary folder."""

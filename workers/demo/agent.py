@@ -28,7 +28,7 @@ class AgentReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def act(name: str, requests: int, events: int) -> AgentReport:
-    """The agent's script: a tool call that needs a verdict, then an event with its result, over and over."""
+    """The agent's script: requests for verdicts on tool calls, and events with their results, in turn."""
     published: list[str] = []
     times: list[float] = []
     fallbacks = 0

@@ -38,7 +38,7 @@ Say = Callable[[str], None]
 T = TypeVar("T")
 
 AGENTS: Final = ("claude", "codex", "gemini", "cursor", "opencode")
-HARMLESS: Final = 1_000  # processes that have just started are half as slow again for their first two hundred requests
+HARMLESS: Final = 1_000  # enough to outweigh the first two hundred requests, which take 1.5 times as long
 REQUESTS: Final = 40
 EVENTS: Final = 80
 PATIENCE: Final = 30.0
@@ -52,7 +52,7 @@ STEPS: Final = (
     ("scene 4, a webhook", 1.0),
     ("scene 5, workers are killed", 4.0),
 )
-"""What the demo does, and about how many seconds each step takes."""
+"""The steps of the demo, and about how many seconds each takes."""
 
 HOOKS: Final = """
 guards: {{destructive-commands: true}}
@@ -132,7 +132,7 @@ def _own_home(folder: Path) -> Iterator[None]:
 
 @asynccontextmanager
 async def _running(stage: DemoContext) -> AsyncIterator[None]:
-    """Start `fleethook up` as a user would, in a folder of its own."""
+    """Start `fleethook up` as a user would, in the demo's folder."""
     began = time.monotonic()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
     log = stage.project.parent / "up.log"
@@ -189,7 +189,7 @@ async def _publish_hooks(stage: DemoContext, secret: str) -> None:
     stage.say(
         f"  hooks      version {version}: guard pack destructive-commands, 1 background hook, 2 webhook endpoints\n"
     )
-    await asyncio.sleep(POLL_SECONDS * 2)  # every worker has it within a second
+    await asyncio.sleep(POLL_SECONDS * 2)  # every worker reads it within a second
 
 
 async def _blocked(stage: DemoContext) -> None:
