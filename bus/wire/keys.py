@@ -93,7 +93,7 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("events:*", "stream", HOST_EVENTS_MS, "dispatcher", "worker host", "events of one host, for its user's and projects' background hooks; kept while its worker is away"),
     Key("waiting", "stream", "entries leave when answered", "evaluators", "evaluators", "requests that wait for a free slot"),
     Key("lineage:*", "hash", KEPT_MS, "evaluators, dispatcher", "both", "an event's parent and the hooks that ran for it"),
-    Key("told:*", "hash", DAY, "evaluators", "evaluators", "notices about content that is not in force that a session's user has got"),
+    Key("told:*", "hash", DAY, "evaluators", "evaluators", "notices about rejected hook files that a session's user has got already"),
     Key("announced:*", "string", DONE_MS, "workers", "workers", "marks that an event which is announced once was announced"),
     Key("fresh:*", "stream", MINUTE, "workers", "workers", "the copy of a stream whose last id is made up, until the copy replaces it"),
     Key("moved:*", "hash", 2 * KEPT_MS, "workers", "workers", "new ids of entries whose ids were made up, for workers that had read them before"),

@@ -45,7 +45,7 @@ RECORDED: Final[dict[str, str]] = {
     "verdict": "The verdict, as in a reply.",
     "same": "`1`: the same hook call was answered before, so this event is not delivered again.",
     "of": "In a report of a fallback: the id of the request.",
-    "decided": "When its verdict was there and the reply began, in milliseconds since 1970 by the server's clock.",
+    "decided": "When its verdict was ready and the evaluator began to reply, in milliseconds since 1970 by the server's clock.",
     "asked": "When its request was added, in milliseconds since 1970 by the server's clock.",
     "dispatched": "`1`: the event was delivered before its verdict came.",
 }
