@@ -116,7 +116,7 @@ def test_a_bar_shows_rate_and_time_left_and_a_job_outlives_its_watcher(server: S
         said = screen.until("")
         assert screen.process.wait(10) == 130
     assert f"job {job} goes on" in said
-    assert f"  `fleethook jobs show {job} --follow` shows how far it is" in said
+    assert f"  `fleethook jobs show {job} --follow` shows its progress" in said
     assert f"  `fleethook jobs stop {job}` stops it" in said
     listed = fleethook("jobs", "list", "--json").json
     assert (listed["state"], listed["done"], listed["total"]) == ("running", 150, 400)
