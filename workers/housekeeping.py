@@ -70,7 +70,7 @@ async def trim_events(connections: Connections, keys: Keys, now: int, settings: 
 
 async def _unlist_expired(connections: Connections, keys: Keys, before: int) -> int:
     """Remove expired deliveries from the list; pending and dead ones stay on it, however old."""
-    gone, start = 0, 0
+    removed, start = 0, 0
     while True:
         with connections.lease() as connection:
             (reply,) = await connection.exchange(
@@ -78,10 +78,10 @@ async def _unlist_expired(connections: Connections, keys: Keys, before: int) -> 
             )
             names = [name.decode() for name in checked(reply, "tidying deliveries")]
             if not names:
-                return gone
+                return removed
             found = await connection.exchange([("EXISTS", keys("delivery", name)) for name in names])
             expired = [name for name, exists in zip(names, found, strict=True) if exists == 0]
             if expired:
                 await connection.exchange([("ZREM", keys("recent"), *expired)])
-        gone += len(expired)
+        removed += len(expired)
         start += len(names) - len(expired)

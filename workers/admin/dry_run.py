@@ -107,12 +107,12 @@ def read_event(raw: bytes, *, source: str, kind: str = "", cwd: Path) -> Event:
 def payload_source(raw: bytes) -> str:
     """The agent that a payload is of, by the name of its event; `generic` for a canonical event and where nothing tells."""
     try:
-        given = json.loads(raw)
+        value_read = json.loads(raw)
     except ValueError:
         return "generic"
-    if not isinstance(given, dict) or "type" in given:
+    if not isinstance(value_read, dict) or "type" in value_read:
         return "generic"
-    names = (given[key] for key in _NATIVE_NAMES if isinstance(given.get(key), str))
+    names = (value_read[key] for key in _NATIVE_NAMES if isinstance(value_read.get(key), str))
     return next((agent for name in names if (agent := agent_with_event(name))), "generic")
 
 

@@ -94,7 +94,7 @@ def ids_in(path: Path) -> frozenset[str]:
 
 def ids_of(file: HookFile) -> frozenset[str]:
     """The ids of all hooks and endpoints of a parsed hook file or set."""
-    return frozenset(one.id for one in file.hooks) | {one.id for one in file.endpoints}
+    return frozenset(hook.id for hook in file.hooks) | {endpoint.id for endpoint in file.endpoints}
 
 
 def file_with(path: Path, entry: Entry, allow: str = "") -> Edited:
@@ -164,13 +164,13 @@ def set_changed(file: HookFile, name: str, change: Change) -> HookFile:
     if "old_secrets" in hidden:
         hidden["old_secrets"] = msgspec.convert(hidden["old_secrets"], tuple[OldSecret, ...])
     new = msgspec.structs.replace(new, **hidden)
-    return replace(file, endpoints=tuple(new if one is old else one for one in file.endpoints)).sealed()
+    return replace(file, endpoints=tuple(new if endpoint is old else endpoint for endpoint in file.endpoints)).sealed()
 
 
 def set_without(file: HookFile, name: str) -> HookFile:
     """The published set with one endpoint removed."""
     old = _published(file, name)
-    return replace(file, endpoints=tuple(one for one in file.endpoints if one is not old)).sealed()
+    return replace(file, endpoints=tuple(endpoint for endpoint in file.endpoints if endpoint is not old)).sealed()
 
 
 def rotated(entry: Entry, secret: str, overlap: float, now: datetime) -> Entry:
@@ -181,7 +181,7 @@ def rotated(entry: Entry, secret: str, overlap: float, now: datetime) -> Entry:
     if not 0 <= overlap <= LONGEST_OVERLAP:
         raise ConfigError("an overlap is between 0 and 7 days", hint="24 hours are usual")
     olds = entry.get("old_secrets") or [] if overlap else []
-    kept = [one for one in olds if datetime.fromisoformat(one["until"]) > now]
+    kept = [old_secret for old_secret in olds if datetime.fromisoformat(old_secret["until"]) > now]
     if overlap and entry.get("secret"):
         until = (now.astimezone(UTC) + timedelta(seconds=overlap)).strftime("%Y-%m-%dT%H:%M:%SZ")
         kept = [{"secret": entry["secret"], "until": until}, *kept]
@@ -213,7 +213,7 @@ def _is_text(kind: Any) -> bool:
     while isinstance(info, inspect.Metadata):
         info = info.type
     parts = info.types if isinstance(info, inspect.UnionType) else (info,)
-    return any(isinstance(one, inspect.StrType) for one in parts)
+    return any(isinstance(part, inspect.StrType) for part in parts)
 
 
 def _edited(path: Path, before: str, after: str, number: int | None) -> Edited:
@@ -224,7 +224,10 @@ def _edited(path: Path, before: str, after: str, number: int | None) -> Edited:
         if problem.file == str(path) and re.split(r"(?<=\])\.|\.", problem.path)[0] in edited_parts:
             # Its line number is of the new text, which is not written. It is shown only if the old text has the same problem.
             known = parse_hook_file(before, "user", file=str(path)).problems if before else ()
-            if any((one.path, one.message) == (problem.path, problem.message) for one in known):
+            if any(
+                (known_problem.path, known_problem.message) == (problem.path, problem.message)
+                for known_problem in known
+            ):
                 raise problem
             raise type(problem)(problem.message, path=problem.path, hint=problem.hint)
     return Edited(path, before, after, read)
@@ -244,7 +247,7 @@ def _number(path: Path, text: str, name: str) -> int:
             return number
     document = loads(text, file=str(path))
     read = parse_hook_file(text, "user", file=str(path))
-    origin = next((one.origin for one in read.endpoints if one.id == name), "")
+    origin = next((endpoint.origin for endpoint in read.endpoints if endpoint.id == name), "")
     for number, entry in enumerate(entries):
         named = isinstance(entry, dict) and "id" in entry
         if not named and origin == f"{path}:{document.place(('endpoints', number))[0]}":
@@ -267,9 +270,9 @@ def _read(entry: Mapping[str, Any], taken: Iterable[str]) -> Endpoint:
 
 
 def _published(file: HookFile, name: str) -> Endpoint:
-    for one in file.endpoints:
-        if one.id == name:
-            return one
+    for endpoint in file.endpoints:
+        if endpoint.id == name:
+            return endpoint
     raise NotFound(f"the published set has no endpoint {name!r}; see `fleethook webhooks list`")
 
 
@@ -284,5 +287,5 @@ def _listed(value: Any) -> Any:
 
 def _sealed(value: Any) -> bool:
     if isinstance(value, list):
-        return any(_sealed(one.get("secret")) for one in value if isinstance(one, dict))
+        return any(_sealed(item.get("secret")) for item in value if isinstance(item, dict))
     return isinstance(value, str) and value.startswith(PREFIX)

@@ -149,5 +149,5 @@ def _fits(index: Index[Hook | Endpoint], kind: str, tool: str) -> bool:
 def _other_fields(tool: str) -> tuple[str, ...]:
     """The agents' own names for a tool's input fields, and the fields without a canonical name."""
     uses = [use for agent in TABLE.values() for use in agent.values() if use.tool == tool]
-    own = [name for use in uses for names in use.fields.values() for name in names]
-    return (*dict.fromkeys(own), *_MORE_FIELDS.get(tool, ()))
+    agent_names = [name for use in uses for names in use.fields.values() for name in names]
+    return (*dict.fromkeys(agent_names), *_MORE_FIELDS.get(tool, ()))

@@ -73,10 +73,10 @@ def _failures(test: HookTest, verdict: Verdict) -> Iterator[str]:
     if expected.context and not any(expected.context in text for text in verdict.contexts):
         yield f"expected context with {expected.context!r}, but it is {list(verdict.contexts)!r}"
     if expected.input:
-        came = changed_event(test.event, verdict.updated_input or {}).input
+        changed_input = changed_event(test.event, verdict.updated_input or {}).input
         for name, value in expected.input.items():
-            if name not in came or came[name] != value:
-                yield f"expected the input {name}: {value!r}, but it is {came.get(name)!r}"
+            if name not in changed_input or changed_input[name] != value:
+                yield f"expected the input {name}: {value!r}, but it is {changed_input.get(name)!r}"
     if expected.output and expected.output not in _text(verdict.updated_output):
         came_text = "not rewritten" if verdict.updated_output is None else repr(_text(verdict.updated_output))
         yield f"expected output with {expected.output!r}, but it is {came_text}"
@@ -111,8 +111,8 @@ def _words(parts: Sequence[Part]) -> str:
 
 def _reasons(verdict: Verdict, hook: str) -> list[str]:
     """The reason of the hook that has to decide, else that of the verdict."""
-    own = [part.reason for part in verdict.parts if part.hook == hook]
-    return own if hook else [verdict.reason]
+    reasons = [part.reason for part in verdict.parts if part.hook == hook]
+    return reasons if hook else [verdict.reason]
 
 
 def _text(value: Any) -> str:

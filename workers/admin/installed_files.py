@@ -59,9 +59,9 @@ def installed_files(places: Directories, starter: str) -> list[InstalledFile]:
 
 def remaining_files(places: Directories, going: Iterable[InstalledFile]) -> list[Path]:
     """The files that stay in Fleethook's folders: hook files that people wrote, and files of other programs."""
-    gone = {file.path for file in going}
+    removed = {file.path for file in going}
     folders = (places.config, places.data, places.state, places.runtime)
-    return [path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir()) if path not in gone]
+    return [path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir()) if path not in removed]
 
 
 def remove_files(places: Directories, going: Iterable[InstalledFile]) -> None:

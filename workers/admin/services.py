@@ -169,12 +169,12 @@ def plan_services(
 
 def plan_removal(manager: ServiceManager, processes: Sequence[str] = ()) -> ServicePlan:
     """The plan of an uninstall: stops and removes the named processes, or all; with the last one also the environment file."""
-    there = installed_services(manager)
-    going = [process for process in there if not processes or process in processes]
+    installed = installed_services(manager)
+    going = [process for process in installed if not processes or process in processes]
     if not going:
         return ServicePlan(())
     files = [_file(manager.file(process), None, UNIT_MODE) for process in going]
-    if len(going) == len(there) and _is_ours(manager.environment):
+    if len(going) == len(installed) and _is_ours(manager.environment):
         files.append(_file(manager.environment, None, 0o600))
     return ServicePlan(tuple(files), manager.stop(going), manager.reload())
 

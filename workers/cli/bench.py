@@ -56,18 +56,18 @@ def bench(fleet: Context, parts: tuple[str, ...], rounds: int, quick: bool) -> N
     with Progress(fleet, "bench", at_once=True) as progress:
         figures = run(parts, rounds, lambda number: progress.update_part(lengths, number), QUICK if quick else FULL)
     if fleet.json:
-        fleet.data([{**msgspec.to_builtins(one), "met": one.met} for one in figures])
+        fleet.data([{**msgspec.to_builtins(compared), "met": compared.met} for compared in figures])
         return
     rows = [
         (
-            f"{one.ratio:.2f}",
-            f"{one.sense} {one.bar:.2f}" if one.bar else "-",
-            {True: Cell("✓ met", "green"), False: Cell("✗ NOT MET", "red"), None: Cell("-")}[one.met],
-            one.name,
-            f"{one.ours:,.2f} against {one.theirs:,.2f} {one.unit}",
-            one.baseline,
+            f"{compared.ratio:.2f}",
+            f"{compared.sense} {compared.bar:.2f}" if compared.bar else "-",
+            {True: Cell("✓ met", "green"), False: Cell("✗ NOT MET", "red"), None: Cell("-")}[compared.met],
+            compared.name,
+            f"{compared.ours:,.2f} against {compared.theirs:,.2f} {compared.unit}",
+            compared.baseline,
         )
-        for one in figures
+        for compared in figures
     ]
     fleet.table(_COLUMNS, rows)
 

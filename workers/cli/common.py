@@ -272,8 +272,8 @@ class Context:
         from workers.admin.person import require_person
 
         places = self.directories()
-        own = (places.config, places.data, places.state, places.runtime)
-        return require_person(command, touched=(*own, *touched), server=self.url() if published else "")
+        own_folders = (places.config, places.data, places.state, places.runtime)
+        return require_person(command, touched=(*own_folders, *touched), server=self.url() if published else "")
 
 
 pass_fleet = click.make_pass_decorator(Context, ensure=True)
@@ -373,13 +373,13 @@ def _report(error: Exception, fleet: Context) -> int:
 def _nearest(error: click.UsageError) -> str:
     """The choices that are similar to a mistyped one, as the end of a sentence; empty if there are none."""
     parameter = error.param if isinstance(error, click.BadParameter) else None
-    given = re.match(r"'(.+?)' is not one of ", error.message)
-    if parameter is None or given is None or not isinstance(parameter.type, click.Choice):
+    mistyped = re.match(r"'(.+?)' is not one of ", error.message)
+    if parameter is None or mistyped is None or not isinstance(parameter.type, click.Choice):
         return ""
     import difflib
 
     near = difflib.get_close_matches(
-        given[1].lower(), [str(choice) for choice in parameter.type.choices], n=3, cutoff=0.5
+        mistyped[1].lower(), [str(choice) for choice in parameter.type.choices], n=3, cutoff=0.5
     )
     return f"; did you mean {' or '.join(near)}?" if near else ""
 

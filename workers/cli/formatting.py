@@ -175,8 +175,8 @@ def verdict_lines(fleet: Context, verdict: Verdict) -> Iterator[str]:
         yield f"  changed output: {fleet.style(short(changed, 400), 'yellow')}"
     if verdict.halt:
         yield f"  ends the agent's work: {fleet.style(plain(verdict.halt, _TEXT), 'yellow')}"
-    for one in verdict.lost:
-        yield f"  lost: {fleet.style(plain(one, _TEXT), 'yellow')}"
+    for item in verdict.lost:
+        yield f"  lost: {fleet.style(plain(item, _TEXT), 'yellow')}"
     again = ("the evaluator that had it first died: its hooks may have run twice",) if verdict.repeated else ()
     for text in verdict.waiting:
         yield f"  not in force: {fleet.style(plain(text, _TEXT), 'yellow')}"
@@ -196,21 +196,22 @@ def _part_lines(fleet: Context, part: Part) -> Iterator[str]:
         yield f"    | {fleet.style(line, 'bright_black')}"
 
 
-def delivery_lines(fleet: Context, one: Delivery, *, whole: bool = False) -> Iterator[str]:
+def delivery_lines(fleet: Context, delivery: Delivery, *, whole: bool = False) -> Iterator[str]:
     """A delivery with every attempt that is kept, and when the next one is due; `whole` with the heads of the responses."""
-    state = fleet.style(one.state, COLOURS.get(one.state, "cyan"))
-    yield f"{plain(one.id)}  {plain(one.kind)}  {plain(one.target)}  {state}  {plain(one.layer)}@{plain(one.version)}"
-    if one.type:
-        session = f"  session {plain(one.session)}" if one.session else ""
-        yield f"  {plain(one.type)}  {plain(one.tool)}".rstrip() + session
-    if one.redrives:
-        yield f"  redriven {counted(one.redrives, 'time')}"
-    for number, attempt in enumerate(one.log, max(1, one.attempts - len(one.log) + 1)):
+    state = fleet.style(delivery.state, COLOURS.get(delivery.state, "cyan"))
+    version = f"{plain(delivery.layer)}@{plain(delivery.version)}"
+    yield f"{plain(delivery.id)}  {plain(delivery.kind)}  {plain(delivery.target)}  {state}  {version}"
+    if delivery.type:
+        session = f"  session {plain(delivery.session)}" if delivery.session else ""
+        yield f"  {plain(delivery.type)}  {plain(delivery.tool)}".rstrip() + session
+    if delivery.redrives:
+        yield f"  redriven {counted(delivery.redrives, 'time')}"
+    for number, attempt in enumerate(delivery.log, max(1, delivery.attempts - len(delivery.log) + 1)):
         yield from _attempt_lines(fleet, number, attempt, whole=whole)
-    if one.state == "due":
-        yield f"  next attempt {when(one.due)}"
-    if one.state == "dead" and one.reason:
-        yield f"  given up: {fleet.style(plain(one.reason, _TEXT), 'red')}"
+    if delivery.state == "due":
+        yield f"  next attempt {when(delivery.due)}"
+    if delivery.state == "dead" and delivery.reason:
+        yield f"  given up: {fleet.style(plain(delivery.reason, _TEXT), 'red')}"
 
 
 def payload_lines(fleet: Context, payload: Mapping[str, Any] | None) -> Iterator[str]:
@@ -269,8 +270,8 @@ def _phases(attempt: Attempt) -> str:
     """The phases of an attempt's time; a reused connection has none of the first three."""
     if attempt.phases is None:
         return ""
-    one = attempt.phases
-    named = {"dns": one.dns, "connect": one.connect, "tls": one.tls, "first byte": one.first_byte}
+    phases = attempt.phases
+    named = {"dns": phases.dns, "connect": phases.connect, "tls": phases.tls, "first byte": phases.first_byte}
     said = ", ".join(f"{name} {took:.1f}" for name, took in named.items() if took)
     return f" ({said})" if said else ""
 
@@ -310,7 +311,7 @@ def trace_lines(fleet: Context, found: Trace, times: Iterable[str] = ()) -> Iter
     for report in found.reports:
         text = fleet.style(plain(f"the agent did not wait for that verdict: {report.why}", _TEXT), "yellow")
         yield f"fallback {clock(report.ms)}  {text}"
-    yield from _block("deliveries", found.deliveries, lambda one: delivery_lines(fleet, one))
+    yield from _block("deliveries", found.deliveries, lambda delivery: delivery_lines(fleet, delivery))
     for letter in found.dead:
         yield f"dead     {letter.id}  {fleet.style(plain(letter.reason, _TEXT), 'red')}"
     for below in found.children:
@@ -326,11 +327,12 @@ def _block(title: str, values: tuple[Delivery, ...], lines: Callable[[Delivery],
             yield f"  {line}"
 
 
-def _relative(fleet: Context, one: Relative) -> str:
-    if not one.known:
-        return f"{plain(one.id)}  (not kept any more)"
-    word = fleet.style(one.decision, COLOURS.get(one.decision, "bright_black"))
-    return f"{one.id}  {clock(one.ms)}  {plain(one.source)}  {plain(one.type)}  {plain(one.tool)}  {word}".rstrip()
+def _relative(fleet: Context, relative: Relative) -> str:
+    if not relative.known:
+        return f"{plain(relative.id)}  (not kept any more)"
+    word = fleet.style(relative.decision, COLOURS.get(relative.decision, "bright_black"))
+    event = f"{plain(relative.source)}  {plain(relative.type)}  {plain(relative.tool)}"
+    return f"{relative.id}  {clock(relative.ms)}  {event}  {word}".rstrip()
 
 
 def local_time(ms: int) -> datetime:

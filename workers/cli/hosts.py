@@ -31,13 +31,13 @@ def list_hosts(fleet: Context) -> None:
             ("HOST", "WORKER", "HOOKS", "POLICIES", "LAST SAID"),
             [
                 (
-                    plain(one.host),
-                    "alive" if one.alive else "away",
-                    one.hooks,
-                    ", ".join(one.policies) or "-",
-                    when(one.ms),
+                    plain(host_record.host),
+                    "alive" if host_record.alive else "away",
+                    host_record.hooks,
+                    ", ".join(host_record.policies) or "-",
+                    when(host_record.ms),
                 )
-                for one in found
+                for host_record in found
             ],
         )
     else:
@@ -59,11 +59,13 @@ def forget(fleet: Context, name: str, yes: bool) -> None:
 
     keys = fleet.keys()
     recorded = fleet.run(lambda connections: known_hosts(connections, keys))
-    known = next((one for one in recorded if one.host == name), None)
+    known = next((host_record for host_record in recorded if host_record.host == name), None)
     kept = fleet.run(lambda connections: kept_events(connections, keys))
-    waiting = sum(one.events for one in kept if one.host == name)
+    waiting = sum(host_record.events for host_record in kept if host_record.host == name)
     if known is None and not waiting:
-        near = suggestion(name, {one.host for one in recorded} | {one.host for one in kept})
+        near = suggestion(
+            name, {host_record.host for host_record in recorded} | {host_record.host for host_record in kept}
+        )
         hint = near or "`fleethook hosts list` shows the known hosts"
         raise NotFound(f"no hooks of a host {name!r} are recorded; {hint}")
     if known is not None and known.alive:

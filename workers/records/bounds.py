@@ -51,18 +51,18 @@ async def bound_dead_letters(connections: Connections, keys: Keys, settings: Set
         with connections.lease() as connection:
             (reply,) = await connection.exchange([("ZRANGE", keys("dead"), 0, most - 1)])
         ids = [name.decode() for name in checked(reply, "listing dead letters")]
-        gone = await drop(connections, keys, ids)
-        if not gone:
+        deleted = await drop(connections, keys, ids)
+        if not deleted:
             break
-        dropped += gone
+        dropped += deleted
     return dropped
 
 
 async def delete_finished(connections: Connections, keys: Keys, most: int) -> int:
     """Delete up to `most` finished deliveries, oldest first; returns how many."""
-    gone, start = 0, 0
+    deleted, start = 0, 0
     for _ in range(_ROUNDS):
-        page = min(_AT_ONCE, most - gone)
+        page = min(_AT_ONCE, most - deleted)
         if page <= 0:
             break
         with connections.lease() as connection:
@@ -71,9 +71,9 @@ async def delete_finished(connections: Connections, keys: Keys, most: int) -> in
         if not ids:
             break
         done = int(await call(connections, "forget", (keys("recent"),), (keys.prefix, *ids)))
-        gone += done
+        deleted += done
         start += len(ids) - done  # unfinished deliveries stay, and are skipped
-    return gone
+    return deleted
 
 
 async def _sampled(connections: Connections, keys: Keys, name: str) -> list[str]:

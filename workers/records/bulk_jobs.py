@@ -122,9 +122,9 @@ async def jobs(connections: Connections, keys: Keys) -> list[BulkJob]:
         (rows,) = await connection.exchange([("ZREVRANGE", keys("jobs"), 0, -1)])
         names = [name.decode() for name in checked(rows, "listing jobs")]
         replies = await connection.exchange([("HGETALL", keys("job", name)) for name in names]) if names else []
-        gone = [name for name, reply in zip(names, replies, strict=True) if reply == []]
-        if gone:
-            await connection.exchange([("ZREM", keys("jobs"), *gone)])
+        expired = [name for name, reply in zip(names, replies, strict=True) if reply == []]
+        if expired:
+            await connection.exchange([("ZREM", keys("jobs"), *expired)])
     read = [(name, flat(checked(reply, "reading a job"))) for name, reply in zip(names, replies, strict=True)]
     return [_job(name, fields) for name, fields in read if fields]
 

@@ -216,8 +216,8 @@ async def _near_its_time(connections: Connections, keys: Keys, name: str) -> Str
     match = _ID_TIME.fullmatch(name)
     if match is None:
         return None
-    made = int(match[1], 16)
-    around = events_pages(connections, keys, start=str(max(0, made - CLOCK_MS)), end=str(made + MOST_BUDGET_MS))
+    id_ms = int(match[1], 16)
+    around = events_pages(connections, keys, start=str(max(0, id_ms - CLOCK_MS)), end=str(id_ms + MOST_BUDGET_MS))
     async for entries in around:
         for entry in entries:
             if _named(entry, b"id") == name:

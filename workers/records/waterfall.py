@@ -58,8 +58,8 @@ def _start_ms(seen: Seen) -> int:
     """When its hook command started, by the time in its id; with a wrong clock, when it was requested or recorded."""
     match = _ID_TIME.fullmatch(seen.id)
     latest = seen.asked or seen.ms
-    made = int(match[1], 16) if match is not None else latest
-    return made if latest - MOST_BUDGET_MS < made <= latest else latest
+    id_ms = int(match[1], 16) if match is not None else latest
+    return id_ms if latest - MOST_BUDGET_MS < id_ms <= latest else latest
 
 
 def _request_spans(seen: Seen, began: int) -> Iterator[Span]:

@@ -42,10 +42,10 @@ async def webhook_request(
     except (DecodeError, FleethookError):
         return None
     last = delivery.log[-1] if delivery.log else None
-    made = int((last.ms - last.took) / 1000) if last is not None else delivery.created // 1000
+    sent_at = int((last.ms - last.took) / 1000) if last is not None else delivery.created // 1000
     headers = {name: _header(name, value) for name, value in endpoint.headers.items()}
     headers |= {"Content-Type": content_type(endpoint.format), "webhook-id": webhook_id(delivery.id)}
-    headers["webhook-timestamp"] = str(made)
+    headers["webhook-timestamp"] = str(sent_at)
     if endpoint.secret:
         headers["webhook-signature"] = REDACTED
     return RecordedRequest(

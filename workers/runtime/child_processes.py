@@ -77,8 +77,8 @@ class Pauses:
 
     def after(self, lived: float) -> float:
         """The pause after a process that lived for `lived` seconds."""
-        again = self._last and lived < STEADY
-        self._last = min(MOST_PAUSE, self._last * 2) if again else FIRST_PAUSE
+        short_lived = self._last and lived < STEADY
+        self._last = min(MOST_PAUSE, self._last * 2) if short_lived else FIRST_PAUSE
         return self._last
 
 

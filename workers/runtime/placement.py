@@ -79,9 +79,8 @@ class Placement:
         state: HostState | None = None
         try:
             state = await self._hosts.state(event.host)
-            if (
-                latest > deadline
-            ):  # `seconds` includes time for slow hooks; without slow hooks there, the budget is the limit
+            # `seconds` includes time for slow hooks; without slow hooks there, the budget is the limit.
+            if latest > deadline:
                 seconds = min(seconds, max(_LEAST_SECONDS, (deadline - clock.now()) / 1000))
             answer = await self._hosts.ask(event, changes, policy, deadline, latest, seconds) if state.alive else None
         except FleethookError:

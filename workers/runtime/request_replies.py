@@ -53,6 +53,6 @@ class Replies:
         why = f"the evaluator failed on this request: {type(error).__name__}"
         try:
             return [self.answer(request, event, self.failed(request, event, why))]
-        except Exception as again:  # the answer cannot be rendered with the event: answer without it
-            log.error("request %s", request.id, exc_info=again)
+        except Exception as second_error:  # the answer cannot be rendered with the event: answer without it
+            log.error("request %s", request.id, exc_info=second_error)
             return self.bury(request, why)

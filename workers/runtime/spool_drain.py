@@ -49,12 +49,12 @@ async def drain_spools(places: Directories, url: str, keys: Keys, connections: C
 
     Raises Unreachable; entries that are not acknowledged stay.
     """
-    sent, own = 0, program_spool(places, url, keys.prefix)
-    for path in map(Path, spools(own.parent)):
+    sent, program_folder = 0, program_spool(places, url, keys.prefix)
+    for path in map(Path, spools(program_folder.parent)):
         waits, marked = _is_there(path, "") or _is_there(path, ".draining"), _is_there(path, ".away")
         if not (waits or marked):
             continue
-        if path != own and not _is_ours(path, places, await asyncio.to_thread(server_from_url, url), keys):
+        if path != program_folder and not _is_ours(path, places, await asyncio.to_thread(server_from_url, url), keys):
             continue
         if marked:  # the server can be reached, so hook commands may wait for it again
             await server_now(connections)
@@ -97,7 +97,16 @@ def _is_ours(path: Path, places: Directories, server: RedisServer, keys: Keys) -
         answers = read_answer_file(places.answer_file(path.name))
     except FleethookError:
         return False
-    there = answers.server
-    same = (there.kind, there.address, there.port, there.db) == (server.kind, server.address, server.port, server.db)
-    named = there.name != "" and (there.name, there.port, there.db) == (server.name, server.port, server.db)
+    known = answers.server
+    same = (known.kind, known.address, known.port, known.db) == (
+        server.kind,
+        server.address,
+        server.port,
+        server.db,
+    )
+    named = known.name != "" and (known.name, known.port, known.db) == (
+        server.name,
+        server.port,
+        server.db,
+    )
     return answers.prefix == keys.prefix and Path(answers.spool) == path and (same or named)

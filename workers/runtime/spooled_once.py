@@ -43,13 +43,15 @@ class Repeats:
         if not asked:
             return list(entries)
         replies = await call_all(connections, [_call(keys, entry, read_only=True) for entry in asked])
-        gone = {entry.id for entry, reply in zip(asked, replies, strict=True) if not checked(reply, "reading events")}
+        repeats = {
+            entry.id for entry, reply in zip(asked, replies, strict=True) if not checked(reply, "reading events")
+        }
         for entry in asked:
-            if entry.id not in gone and self._ids.setdefault(_text(entry, b"id"), entry.id) != entry.id:
-                gone.add(entry.id)
+            if entry.id not in repeats and self._ids.setdefault(_text(entry, b"id"), entry.id) != entry.id:
+                repeats.add(entry.id)
         while len(self._ids) > _MOST_SEEN:
             self._ids.popitem(last=False)
-        return [entry for entry in entries if entry.id not in gone]
+        return [entry for entry in entries if entry.id not in repeats]
 
 
 def _call(keys: Keys, entry: StreamEntry, *, read_only: bool) -> ScriptCall:

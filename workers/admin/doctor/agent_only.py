@@ -50,10 +50,10 @@ async def fleet_checks(connections: Connections, keys: Keys, places: Directories
 def _own_hooks(places: Directories) -> list[Check]:
     """Check the hooks of this machine's own files, which an evaluator elsewhere cannot read."""
     try:
-        own, _ = own_hooks(config_file(places.config), places.trust_file, places.last_good)
+        host_hooks, _ = own_hooks(config_file(places.config), places.trust_file, places.last_good)
     except ConfigError:
         return []  # another check reports it
-    count = HostHooks(own.blocking).count
+    count = HostHooks(host_hooks.blocking).count
     if not count:
         return []
     text = f"{count} blocking hooks of this user's and projects' files do not run: there is no `fleethook worker host`"

@@ -82,13 +82,13 @@ async def host_checks(connections: Connections, keys: Keys, host: str, places: D
         return [Check(id="hosts", status="unknown", what=CANNOT_ASK, cause="server")]
     except FleethookError as error:
         return [Check(id="hosts", status="unknown", what=f"hosts with hooks of their own cannot be seen: {error}")]
-    away = [one for one in known if not one.alive]
+    away = [host_entry for host_entry in known if not host_entry.alive]
     if not away:
-        one, many = "host has blocking hooks of its own", "hosts have blocking hooks of their own"
-        text = f"{counted(len(known), one, many)}, with a worker each"
+        singular, plural = "host has blocking hooks of its own", "hosts have blocking hooks of their own"
+        text = f"{counted(len(known), singular, plural)}, with a worker each"
         return [Check(id="hosts", status="ok", what=text if known else "no host has blocking hooks of its own")]
     fix = "`fleethook up` or `fleethook worker host` there; `fleethook hosts forget NAME` where it is gone"
-    return [Check(id="hosts", status="warn", what=one.text, fix=fix) for one in away]
+    return [Check(id="hosts", status="warn", what=host_entry.text, fix=fix) for host_entry in away]
 
 
 async def fleet_guard_check(connections: Connections, keys: Keys, settings: Settings, places: Directories) -> Check:
@@ -156,12 +156,12 @@ async def _repairs_check(connections: Connections, keys: Keys) -> Check:
     """Check for made-up ids: the stream was repaired, but the program that sent them may do it again."""
     try:
         since = await server_now(connections) - DAY
-        recent = [one for one in await read_repairs(connections, keys) if one.ms >= since]
+        recent = [repair for repair in await read_repairs(connections, keys) if repair.ms >= since]
     except FleethookError as error:
         return Check(id="streams", status="unknown", what=f"whether streams were repaired cannot be seen: {error}")
     if not recent:
         return Check(id="streams", status="ok", what="no stream has an id from the future")
-    text = "; ".join(one.text for one in recent)
+    text = "; ".join(repair.text for repair in recent)
     fix = "find who it is (`fleethook events list`); hosts that must not trust each other use the gateway"
     return Check(id="streams", status="warn", what=text, fix=fix)
 

@@ -80,9 +80,9 @@ def publish(fleet: Context, yes: bool, dry_run: bool) -> None:
     from bus.hooksets.guards import DEFAULT_PACKS
     from workers.admin.guard_switches import Switch, is_on, set_switched
 
-    def change(one: HookFile) -> HookFile:
-        missing = [Switch(pack) for pack in DEFAULT_PACKS if not is_on(one.guards, Switch(pack))]
-        return reduce(lambda file, switch: set_switched(file, switch, True), missing, one)
+    def change(layer_file: HookFile) -> HookFile:
+        missing = [Switch(pack) for pack in DEFAULT_PACKS if not is_on(layer_file.guards, Switch(pack))]
+        return reduce(lambda file, switch: set_switched(file, switch, True), missing, layer_file)
 
     result = publish_change(fleet, change, "guards publish", yes, dry_run)
     if fleet.json:
@@ -97,7 +97,7 @@ def _switch(fleet: Context, switch: Switch, on: bool, layer: _Layer, yes: bool, 
     word = "enable" if on else "disable"
     if layer == "fleet":
         message = f"guards {word} {switch.name}"
-        result = publish_change(fleet, lambda one: set_switched(one, switch, on), message, yes, dry_run)
+        result = publish_change(fleet, lambda layer_file: set_switched(layer_file, switch, on), message, yes, dry_run)
     else:
         result = write_change(fleet, file_switched(_file(fleet, layer), layer, switch, on), yes, dry_run)
     if fleet.json:
@@ -116,9 +116,9 @@ def _print_other_layers(fleet: Context, switch: Switch, layer: _Layer) -> None:
     from workers.cli.hooks.sets import in_force
 
     others = [
-        one.layer
-        for one in in_force(fleet, needed=False).files
-        if one.layer != layer and is_on(one.file.guards, switch)
+        layer_file.layer
+        for layer_file in in_force(fleet, needed=False).files
+        if layer_file.layer != layer and is_on(layer_file.file.guards, switch)
     ]
     if others:
         fleet.say(f"{switch.name} stays on in another layer: {', '.join(others)} (--layer)")

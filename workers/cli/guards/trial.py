@@ -101,7 +101,7 @@ def test(
 def _run_pack_tests(fleet: Context, names: Sequence[str]) -> None:
     from bus.hooksets.guards import check_pack, load_pack
 
-    failures = {name: [str(one) for one in check_pack(load_pack(name))] for name in names}
+    failures = {name: [str(judgement) for judgement in check_pack(load_pack(name))] for name in names}
     tests = {name: len(load_pack(name).tests) for name in names}
     found = sum(map(len, failures.values()))
     if fleet.json:
@@ -144,11 +144,11 @@ def _read(files: Sequence[Path], host: str, here: bool) -> tuple[list[CorpusLine
 def _report(judged: Sequence[Judged], problems: Sequence[ConfigError], names: Sequence[str]) -> dict[str, Any]:
     from bus.hooksets.guards.corpus import figures, figures_by_group
 
-    seconds = sum(one.seconds for one in judged)
+    seconds = sum(judgement.seconds for judgement in judged)
     found: dict[str, list[dict[str, Any]]] = {"missed": [], "false alarm": [], "other decision": []}
-    for one in judged:
-        if one.finding:
-            found[one.finding].append(_record(one))
+    for judgement in judged:
+        if judgement.finding:
+            found[judgement.finding].append(_record(judgement))
     return {
         **_figures(figures(judged)),
         "packs": ", ".join(names),
@@ -156,35 +156,35 @@ def _report(judged: Sequence[Judged], problems: Sequence[ConfigError], names: Se
         "bad_lines": len(problems),
         "seconds": round(seconds, 3),
         "lines_per_second": round(len(judged) / seconds),
-        "median_microseconds": round(statistics.median(one.guard_seconds for one in judged) * 1e6, 1),
+        "median_microseconds": round(statistics.median(judgement.guard_seconds for judgement in judged) * 1e6, 1),
         "engine_median_microseconds": round(
-            statistics.median(one.seconds - one.guard_seconds for one in judged) * 1e6, 1
+            statistics.median(judgement.seconds - judgement.guard_seconds for judgement in judged) * 1e6, 1
         ),
-        "groups": {name: _figures(one) for name, one in figures_by_group(judged).items()},
+        "groups": {name: _figures(judgement) for name, judgement in figures_by_group(judged).items()},
         "missed": found["missed"],
         "false_alarms_found": found["false alarm"],
         "other_decisions": found["other decision"],
-        "problems": [str(one) for one in problems],
+        "problems": [str(judgement) for judgement in problems],
     }
 
 
-def _figures(one: Figures) -> dict[str, Any]:
-    recall, false_alarms = one.recall, one.false_alarm_rate
+def _figures(judgement: Figures) -> dict[str, Any]:
+    recall, false_alarms = judgement.recall, judgement.false_alarm_rate
     return {
-        **one._asdict(),
+        **judgement._asdict(),
         "recall": None if recall is None else round(recall, 2),
         "false_alarm_rate": None if false_alarms is None else round(false_alarms, 2),
     }
 
 
-def _record(one: Judged) -> dict[str, Any]:
+def _record(judgement: Judged) -> dict[str, Any]:
     return {
-        "place": one.line.place,
-        "group": one.line.group,
-        "expect": one.line.expect,
-        "decision": one.decision,
-        "rules": list(one.rules),
-        "call": one.line.call,
+        "place": judgement.line.place,
+        "group": judgement.line.group,
+        "expect": judgement.line.expect,
+        "decision": judgement.decision,
+        "rules": list(judgement.rules),
+        "call": judgement.line.call,
     }
 
 
@@ -192,10 +192,10 @@ def _show(fleet: Context, judged: Sequence[Judged], report: dict[str, Any], *, f
     rows = [
         (
             name,
-            *_cells(one["stopped"], one["to_stop"], one["recall"]),
-            *_cells(one["false_alarms"], one["harmless"], one["false_alarm_rate"]),
+            *_cells(judgement["stopped"], judgement["to_stop"], judgement["recall"]),
+            *_cells(judgement["false_alarms"], judgement["harmless"], judgement["false_alarm_rate"]),
         )
-        for name, one in [*report["groups"].items(), ("all", report)]
+        for name, judgement in [*report["groups"].items(), ("all", report)]
     ]
     fleet.table(("GROUP", "STOPPED", "RECALL", "FALSE ALARMS", "RATE"), rows)
     bad = f", {report['bad_lines']} that cannot be read" if report["bad_lines"] else ""
@@ -213,10 +213,12 @@ def _show(fleet: Context, judged: Sequence[Judged], report: dict[str, Any], *, f
     ):
         if report[key]:
             fleet.data(fleet.style(f"{title}:", "red"))
-        for one in report[key]:
-            rules = f" by {', '.join(one['rules'])}" if one["rules"] else ""
-            call = " ".join(one["call"].split("\n"))
-            fleet.data(f"  {one['place']}: {one['decision']}, expected {one['expect']}{rules}: {call}")
+        for judgement in report[key]:
+            rules = f" by {', '.join(judgement['rules'])}" if judgement["rules"] else ""
+            call = " ".join(judgement["call"].split("\n"))
+            fleet.data(
+                f"  {judgement['place']}: {judgement['decision']}, expected {judgement['expect']}{rules}: {call}"
+            )
 
 
 def _cells(part: int, whole: int, percent: float | None) -> tuple[str, str]:
