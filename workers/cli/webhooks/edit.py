@@ -248,18 +248,9 @@ def rotate(
         return rotated(entry, reference, seconds, datetime.now(UTC))
 
     result = _change(fleet, name, change, published, file, yes, dry_run, new_secret=new_secret, secret_path=secret_path)
-    overlapping = f"has a new secret; the old one also signs for {overlap}"
-    _report(
-        fleet,
-        name,
-        result,
-        new_secret,
-        "is signed from now on"
-        if not had
-        else overlapping
-        if seconds
-        else "has a new secret; the old one no longer signs",
-    )
+    old_secret = f"also signs for {overlap}" if seconds else "no longer signs"
+    done = f"has a new secret; the old one {old_secret}" if had else "is signed from now on"
+    _report(fleet, name, result, new_secret, done)
 
 
 def _report_dead_letters(fleet: Context, waited: int) -> None:
