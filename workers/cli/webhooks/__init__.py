@@ -55,7 +55,7 @@ ENDPOINT_COLUMNS: Final = (
     Column("SECRET", 8, rank=7),
     Column("FROM", 16, rank=8, keep_end=True),
 )
-"""A narrow terminal loses the file first, then the secret, the format and the events."""
+"""On a narrow terminal the file is dropped first, then the secret, the format and the events."""
 
 STANDING_COLOURS: Final[Mapping[str, Colour]] = {"active": "green", "disabled": "red"}
 
@@ -76,8 +76,8 @@ def list_webhooks(fleet: Context, whole: bool) -> None:
     known = in_force(fleet).endpoints.values()
     records = fleet.run(lambda connections: endpoint_records(connections, fleet.keys(), known, host_name()))
     if fleet.json:
-        for one in records:
-            fleet.stream(one)
+        for record in records:
+            fleet.stream(record)
     elif records:
         show_endpoints(fleet, records, whole=whole)
     else:
@@ -96,46 +96,46 @@ def show_webhook(fleet: Context, name: str) -> None:
     from workers.delivery.endpoint_health import read_health
     from workers.delivery.filters import Filter
 
-    one = find_endpoint(in_force(fleet), name)
-    target = endpoint_target(one, host_name())
+    endpoint = find_endpoint(in_force(fleet), name)
+    target = endpoint_target(endpoint, host_name())
 
     async def work(connections: Connections) -> tuple[list[Delivery], dict[str, EndpointHealth]]:
         found = await listed(connections, fleet.keys(), Filter(target=f"endpoint:{name}"), most=RECENT)
         return found, await read_health(connections, fleet.keys(), [target])
 
     recent, health = fleet.run(work)
-    record = _whole(one, health[target], Counter(d.state for d in recent if is_for(d.target, name)))
+    record = _full_record(endpoint, health[target], Counter(d.state for d in recent if is_for(d.target, name)))
     if fleet.json:
         fleet.data(record)
         return
     record["standing"] = health_text(health[target])
-    fleet.data(f"{one.id}  {plain(record['url'])}")
+    fleet.data(f"{endpoint.id}  {plain(record['url'])}")
     for key, value in record.items():
         if key not in {"id", "url", *_health(health[target])} and value not in ("", [], {}, False, None):
-            fleet.data(f"  {key.replace('_', ' '):<14} {plain(_said(value), 500)}")
+            fleet.data(f"  {key.replace('_', ' '):<14} {plain(_value_text(value), 500)}")
 
 
 def show_endpoints(fleet: Context, records: Sequence[dict[str, Any]], *, whole: bool = False) -> None:
-    """Endpoints as a person reads them in the list."""
+    """Print the table of endpoints."""
     rows = [
         (
-            one["id"],
-            Cell(sign(one["standing"]), STANDING_COLOURS.get(one["standing"], "yellow")),
-            one["url"],
-            one["delivered"],
-            one["open"],
-            Cell(str(one["dead"]), "red" if one["dead"] else None),
-            ", ".join(one["events"]) + (" (asked)" if one["can_block"] else ""),
-            one["format"] + (" thin" if one["payload"] == "thin" else ""),
-            "signed" if one["secret"] else "unsigned",
-            one["origin"],
+            record["id"],
+            Cell(sign(record["standing"]), STANDING_COLOURS.get(record["standing"], "yellow")),
+            record["url"],
+            record["delivered"],
+            record["open"],
+            Cell(str(record["dead"]), "red" if record["dead"] else None),
+            ", ".join(record["events"]) + (" (asked)" if record["can_block"] else ""),
+            record["format"] + (" thin" if record["payload"] == "thin" else ""),
+            "signed" if record["secret"] else "unsigned",
+            record["origin"],
         )
-        for one in records
+        for record in records
     ]
     fleet.table(ENDPOINT_COLUMNS, rows, whole=whole)
 
 
-def _whole(one: Endpoint, health: EndpointHealth, states: Counter[str]) -> dict[str, Any]:
+def _full_record(endpoint: Endpoint, health: EndpointHealth, states: Counter[str]) -> dict[str, Any]:
     """An endpoint with every setting; of secrets only their references or fingerprints."""
     import msgspec
 
@@ -145,36 +145,38 @@ def _whole(one: Endpoint, health: EndpointHealth, states: Counter[str]) -> dict[
 
     settings = {
         key: value
-        for key, value in msgspec.to_builtins(msgspec.structs.asdict(one)).items()
+        for key, value in msgspec.to_builtins(msgspec.structs.asdict(endpoint)).items()
         if key not in {"id", "url", "secret", "old_secrets", "routing_key", "own", "headers"}
     }
     return {
-        **endpoint_record(one, states, health),
+        **endpoint_record(endpoint, states, health),
         **_health(health),
         **settings,
-        "format": format_of(one),
-        "retry": list(schedule_of(one)),
-        "headers": redact(one.headers),
-        "secret": fingerprint(one.secret) if one.secret else "",
-        "old_secrets": [{"secret": fingerprint(old.secret), "until": old.until.isoformat()} for old in one.old_secrets],
-        "routing_key": fingerprint(one.routing_key) if one.routing_key else "",
-        "dialect": one.dialect,
+        "format": format_of(endpoint),
+        "retry": list(schedule_of(endpoint)),
+        "headers": redact(endpoint.headers),
+        "secret": fingerprint(endpoint.secret) if endpoint.secret else "",
+        "old_secrets": [
+            {"secret": fingerprint(old.secret), "until": old.until.isoformat()} for old in endpoint.old_secrets
+        ],
+        "routing_key": fingerprint(endpoint.routing_key) if endpoint.routing_key else "",
+        "dialect": endpoint.dialect,
     }
 
 
-def _health(one: EndpointHealth) -> dict[str, Any]:
-    """Why an endpoint is paused, disabled or open, and its failures."""
+def _health(health: EndpointHealth) -> dict[str, Any]:
+    """Why an health is paused, disabled or open, and its failures."""
     import msgspec
 
-    plain = msgspec.to_builtins(one)
+    plain = msgspec.to_builtins(health)
     return {key: plain[key] for key in ("reason", "by", "at", "missed", "parked", "breaker", "failing") if key in plain}
 
 
-def _said(value: object) -> str:
+def _value_text(value: object) -> str:
     if isinstance(value, (list, tuple)):
-        return ", ".join(map(_said, value))
+        return ", ".join(map(_value_text, value))
     if isinstance(value, dict):
-        return " ".join(f"{key}={_said(item)}" for key, item in value.items())
+        return " ".join(f"{key}={_value_text(item)}" for key, item in value.items())
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
