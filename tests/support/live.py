@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -52,6 +52,23 @@ class LiveClient:
     def say(self, kind: str, **fields: Any) -> None:
         """Send a message."""
         self.connection.send(json.dumps({"type": kind, **fields}))
+
+
+def sse(gateway: Gateway, token: str, query: str = "", **headers: str) -> Generator[tuple[str, str, Frame], None, None]:
+    """The server-sent events of `/v1/live/sse`: kind, id and data of each, until the caller ends the generator."""
+    with (
+        gateway.tcp(token, **headers) as client,
+        client.stream("GET", f"/v1/live/sse{query}") as response,
+    ):
+        assert response.status_code == 200
+        assert response.headers["content-type"].startswith("text/event-stream")
+        fields: dict[str, str] = {}
+        for line in response.iter_lines():
+            if line:
+                name, _, value = line.partition(": ")
+                fields[name] = value
+            else:
+                yield fields["event"], fields["id"], json.loads(fields["data"])
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from bus.errors import FleethookError
 from workers.gateway.access import Access
 from workers.gateway.health import Health
 from workers.gateway.hooks import Hooks
+from workers.gateway.live.sse import LiveEvents
 from workers.gateway.live.websocket import LiveSocket
 from workers.gateway.metrics import Metrics
 from workers.gateway.problems import Problem, problem_of
@@ -45,7 +46,7 @@ class Endpoint(NamedTuple):
 
 
 def endpoints(
-    hooks: Hooks, programs: Programs, health: Health, metrics: Metrics, reading: Reading
+    hooks: Hooks, programs: Programs, health: Health, metrics: Metrics, reading: Reading, live: LiveEvents
 ) -> tuple[Endpoint, ...]:
     """Every path of a gateway."""
     return (
@@ -66,6 +67,7 @@ def endpoints(
         Endpoint("GET", "/v1/sessions", "observe", reading.sessions),
         Endpoint("GET", "/v1/hosts", "observe", reading.hosts),
         Endpoint("GET", "/v1/workers", "observe", reading.workers),
+        Endpoint("GET", "/v1/live/sse", "observe", live.handle),
     )
 
 

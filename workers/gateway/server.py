@@ -32,6 +32,7 @@ from workers.gateway.app import application, endpoints
 from workers.gateway.health import Health
 from workers.gateway.hooks import Hooks
 from workers.gateway.live.feed import Feed
+from workers.gateway.live.sse import LiveEvents
 from workers.gateway.live.websocket import LiveSocket
 from workers.gateway.metrics import Metrics
 from workers.gateway.programs import Programs
@@ -68,6 +69,7 @@ class Gateway:
         self._tokens = TokenBook(connections, keys)
         transport = Transport(connections, keys, program_spool(places, url, keys.prefix), drains=False)
         policy, budget = settings.on_failure, settings.budget
+        self._feed = Feed(connections, keys)
         self._app = application(
             endpoints(
                 Hooks(transport, budget=budget, policy=policy),
@@ -75,8 +77,9 @@ class Gateway:
                 Health(connections, keys),
                 Metrics(connections, rq, keys, settings, places, _version()),
                 Reading(connections, rq, keys, settings, watcher),
+                LiveEvents(self._feed),
             ),
-            LiveSocket(Feed(connections, keys)),
+            LiveSocket(self._feed),
             Access(settings, self._tokens),
         )
         self._servers: list[_Server] = []
@@ -118,6 +121,7 @@ class Gateway:
             await asyncio.wait([ending, *serving], return_when=asyncio.FIRST_COMPLETED)
             ending.cancel()
             stop.set()  # where a server has failed, the other one ends too
+            self._feed.ended.set()
             for server in self._servers:
                 server.should_exit = True
             await asyncio.gather(*serving)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,12 +19,13 @@ from websockets.typing import Origin
 from bus.events import Event
 from tests.support.fleet import Fleet, fleet
 from tests.support.gateway import Gateway
-from tests.support.live import live
+from tests.support.live import live, sse
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("G-05")]
 
 ALL = 600
+CLOSE = "Connection: close\r\n"
 HOOKS = """
 version: 1
 hooks:
@@ -160,6 +163,56 @@ def test_a_client_that_connects_again_gets_what_it_missed_and_is_told_where_it_i
 def test_a_cursor_that_is_covered_no_longer_is_called_incomplete(gateway: Gateway, token: str) -> None:
     with live(gateway, token, "?cursor=1-0_1-0") as client:
         assert client.next()["complete"] is False
+
+
+def test_server_sent_events_have_the_same_cursor(gateway: Gateway, token: str) -> None:
+    """A browser that connects again sends the last id by itself, as `Last-Event-ID`."""
+    with gateway.unix() as http:
+        stream = sse(gateway, token, "?events=tool:*")
+        kind, name, position = next(stream)
+        assert (kind, position) == ("position", {"cursor": name, "complete": True})
+        http.post("/v1/events", json=[call("one"), {"type": "session:start"}, call("two")])
+        assert [next(stream)[2]["input"]["command"] for _ in range(2)] == ["one", "two"]
+        http.post("/v1/events", json=call("three"))
+        kind, last, _ = next(stream)
+        stream.close()
+        http.post("/v1/events", json=[call("four"), call("five")])
+        with live(gateway, token, f"?cursor={last}") as client:
+            assert [event["input"]["command"] for event in client.events(2)] == ["four", "five"]
+        again = sse(gateway, token, "?events=tool:*", **{"Last-Event-ID": last})
+        assert [next(again)[0] for _ in range(1)] == ["position"]
+        assert [next(again)[2]["input"]["command"] for _ in range(2)] == ["four", "five"]
+        again.close()
+        with gateway.tcp(token) as client_:
+            assert client_.get("/v1/live/sse?cursor=1").json()["code"] == "cursor-invalid"
+
+
+@pytest.mark.parametrize("way", ["websocket", "sse"])
+def test_a_slow_client_is_dropped_and_nobody_waits_for_it(gateway: Gateway, token: str, way: str) -> None:
+    """It reads nothing while 40 MB come; another client gets all, and the slow one goes on with its cursor."""
+    text = "x" * 60_000  # redaction shows 64 KiB of a text at most
+    many = [call(str(number), data={f"d{part}": text for part in range(3)}) for number in range(200)]
+    with socket.socket() as small, gateway.unix() as http, live(gateway, token) as fast:
+        small.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        small.connect(("127.0.0.1", gateway.port))
+        path = "/v1/live" if way == "websocket" else "/v1/live/sse"
+        upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        upgrade += "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+        head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
+        small.sendall(f"{head}{upgrade if way == 'websocket' else CLOSE}\r\n".encode())
+        assert b"position" in small.recv(2000) + small.recv(2000)
+        first = fast.next()["cursor"]
+        for start in range(0, len(many), 20):
+            http.post("/v1/events", json=many[start : start + 20]).raise_for_status()
+            assert [e["input"]["command"] for e in fast.events(20)] == [str(start + n) for n in range(20)]
+        small.settimeout(20)
+        got = bytearray()
+        with contextlib.suppress(ConnectionResetError):
+            while b"connect with your cursor" not in got[-200:] and (part := small.recv(1 << 20)):
+                got += part
+        assert len(got) < 20_000_000, "it was dropped before it got all"
+        with live(gateway, token, f"?cursor={first}") as client:
+            assert [e["input"]["command"] for e in client.events(200)] == [str(n) for n in range(200)]
 
 
 def has_more_than(some: list[str], count: int) -> bool:

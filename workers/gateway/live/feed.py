@@ -22,30 +22,45 @@ log = logging.getLogger("fleethook.gateway")
 MOST_WAITING: Final = 2_000
 """How many messages may wait for a slow client; it is dropped at the next one."""
 
+MOST_WAITING_BYTES: Final = 16 * 1024 * 1024
+"""How many bytes of messages may wait for a slow client."""
+
+_SLOW: Final = 0.25
+"""The part of these bounds from which on a client is sent how far behind it is."""
+
 _WAIT_SECONDS: Final = 1.0
 _MOST_RECENT: Final = 1_000
+_MOST_RECENT_BYTES: Final = MOST_WAITING_BYTES // 2
+"""Messages that are kept for clients that join: fewer than may wait for a client."""
 
 
 class Client:
     """One client's queue. The feed fills it and never waits; the client's own task empties it."""
 
-    def __init__(self, subscriptions: Subscriptions, most: int = MOST_WAITING) -> None:
-        self.subscriptions, self._most = subscriptions, most
+    def __init__(self, subscriptions: Subscriptions) -> None:
+        self.subscriptions = subscriptions
         self.waiting: deque[Message] = deque()
+        self._bytes = 0
         self.at = Cursor()
         """Where the client is: everything before it was sent, or was not wanted."""
         self.changed = asyncio.Event()
         self.overflowed = asyncio.Event()
         """Set once a message had no place: the client has to be dropped."""
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether it is so far behind that it has to know."""
+        return len(self.waiting) >= MOST_WAITING * _SLOW or self._bytes >= MOST_WAITING_BYTES * _SLOW
+
     def push(self, message: Message) -> None:
         """Queue a message; at the bound the client is dropped instead."""
         if self.overflowed.is_set():
             return
-        if len(self.waiting) >= self._most:
+        if len(self.waiting) >= MOST_WAITING or (self.waiting and self._bytes + message.size > MOST_WAITING_BYTES):
             self.overflowed.set()
         else:
             self.waiting.append(message)
+            self._bytes += message.size
             self.changed.set()
 
     def next(self) -> tuple[Message, Cursor]:
@@ -55,7 +70,7 @@ class Client:
 
     def sent(self, at: Cursor) -> None:
         """Note that the next message was sent."""
-        self.waiting.popleft()
+        self._bytes -= self.waiting.popleft().size
         self.at = at
 
 
@@ -68,21 +83,35 @@ class Feed:
         self._users = 0
         self._router: Router[Client] | None = None
         self._recent: deque[Message] = deque()
+        self._recent_bytes = 0
         self._recent_start = Cursor()
         self.at = Cursor()
         self._reader: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
+        self.ended = asyncio.Event()
+        """Set when the gateway ends."""
 
     def source(self) -> Source:
         """A source for a client that catches up by itself."""
         return Source(self._connections, self._keys, payload=self._payload)
 
-    async def enter(self) -> None:
-        """Count a user of the feed and start the reader where there is none; raises Unreachable."""
+    async def enter(self, client: Client, cursor: Cursor | None) -> bool:
+        """Count a client, and place it at its cursor (None: now). Returns whether everything after the cursor is there.
+
+        Every call is followed by one of `leave`, unless it raises Unreachable.
+        """
+        complete = cursor is None or await self.source().covers(cursor)
+        await self._start()
+        client.at = self.at if cursor is None else cursor
+        return complete
+
+    async def _start(self) -> None:
+        """Start the reader if there is none."""
         async with self._starting:
             if self._reader is None:
                 self.at = self._recent_start = await self.source().end()
                 self._recent.clear()
+                self._recent_bytes = 0
                 self._reader = asyncio.create_task(self._read())
             self._users += 1
 
@@ -145,6 +174,9 @@ class Feed:
         for client in self._router.clients(message):
             client.push(message)
         self._recent.append(message)
+        self._recent_bytes += message.size
         self.at = message.at
-        if len(self._recent) > _MOST_RECENT:
-            self._recent_start = self._recent_start.joined(self._recent.popleft().at)
+        while len(self._recent) > _MOST_RECENT or self._recent_bytes > _MOST_RECENT_BYTES:
+            oldest = self._recent.popleft()
+            self._recent_bytes -= oldest.size
+            self._recent_start = self._recent_start.joined(oldest.at)

@@ -46,6 +46,11 @@ class Message:
         """Its place in its own stream."""
         return self.at.events if self.is_event else self.at.outcomes
 
+    @property
+    def size(self) -> int:
+        """Bytes that it takes, about."""
+        return len(self.body)
+
     def frame(self, at: Cursor) -> str:
         """The text that a WebSocket client gets."""
         return f'{{"kind":"{self.name}","cursor":"{at}","{self.name}":{self.body}}}'

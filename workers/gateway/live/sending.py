@@ -20,8 +20,6 @@ HEARTBEAT_SECONDS: Final = 15.0
 _SEND_SECONDS: Final = 20.0
 """How long one message may take while a client catches up; then it is dropped."""
 _RETRY_SECONDS: Final = 1.0
-_SLOW: Final = MOST_WAITING // 4
-"""How many messages have to wait before a client is sent how far behind it is."""
 
 
 class Channel(Protocol):
@@ -50,7 +48,7 @@ async def send_feed(feed: Feed, client: Client, channel: Channel, *, complete: b
             if not client.waiting:
                 await channel.say("heartbeat", feed.progress(client))
             continue
-        if len(client.waiting) >= _SLOW and not told:
+        if client.is_slow and not told:
             told = True
             await channel.say("behind", client.at, messages=len(client.waiting), most=MOST_WAITING)
         message, at = client.next()

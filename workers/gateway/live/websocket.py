@@ -38,10 +38,8 @@ class LiveSocket:
         client = Client(asked_subscriptions(socket.query_params))
         asked = socket.query_params.get("cursor", "")
         cursor = parse_cursor(asked) if asked else None
-        await self._feed.enter()
+        complete = await self._feed.enter(client, cursor)
         try:
-            complete = cursor is None or await self._feed.source().covers(cursor)
-            client.at = self._feed.at if cursor is None else cursor
             await socket.accept(SUBPROTOCOL if SUBPROTOCOL in socket.scope.get("subprotocols", ()) else None)
             await self._serve(socket, client, complete=complete)
         finally:
