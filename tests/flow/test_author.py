@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.fleet import Fleet, fleet
-from tests.support.typing import type_command
+from tests.support.keyboard import type_command
 from tests.support.waiting import wait_until
 from workers.records.ids import whole_event_id
 

@@ -14,8 +14,8 @@ from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
 from bus.wire.keys import Keys
 from tests.cli_kit import fleethook, namespace, run, workers
+from tests.support.keyboard import type_command
 from tests.support.servers import Server
-from tests.support.typing import type_command
 from tests.support.waiting import wait_until
 
 Typed = Callable[..., tuple[int, str]]
