@@ -156,7 +156,10 @@ class Transport:
                     raw = await _read_reply(connection, reply) if failures else None
                     raw = raw or await _round_trip(connection, commands, wait + _WIRE_SECONDS)
             except NoEvaluator:
-                raise
+                if not failures or time.monotonic() >= tried_until:
+                    raise
+                await asyncio.sleep(_PAUSE_SECONDS)  # after an outage the evaluators come back in a moment
+                continue
             except Unreachable:
                 added, failures = False, failures + 1
                 if failures >= _MOST_FAILURES:

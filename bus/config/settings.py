@@ -88,7 +88,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     url: Annotated[
         str,
         _text(
-            "For a gateway instead of Redis; this version does not use it.", "https://gateway.example", "http", "https"
+            "The gateway that agents' hook commands ask instead of Redis: its unix socket, or its address and FLEETHOOK_TOKEN.",
+            "unix:///run/user/1000/fleethook/gateway.sock",
+            "unix",
+            "http",
+            "https",
         ),
     ] = ""
     namespace: Annotated[

@@ -1,8 +1,11 @@
-"""The agent's side: the hook command (`main`), the modules for a Redis that is away (`outage`), and TLS (`tls`).
+"""The agent's side.
+
+The hook command (`main`), the modules for a gateway (`gateway`), for a server that is away (`outage`), and TLS (`tls`).
 
 The launcher loads `main` without this file. Programs that use the hook command's format import it from here.
 """
 
+from bus.shim.gateway import GatewayLink as GatewayLink
 from bus.shim.main import HEADER as HEADER
 from bus.shim.main import MAX_STDIN as MAX_STDIN
 from bus.shim.main import AnswerPlan as AnswerPlan
@@ -10,6 +13,7 @@ from bus.shim.main import Link as Link
 from bus.shim.main import NoAnswer as NoAnswer
 from bus.shim.main import left as left
 from bus.shim.main import new_id as new_id
+from bus.shim.main import open_link as open_link
 from bus.shim.main import pack as pack
 from bus.shim.main import unpack_answer as unpack_answer
 from bus.shim.outage import SPOOL_LIMIT as SPOOL_LIMIT

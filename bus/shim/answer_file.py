@@ -12,6 +12,8 @@ are skipped:
     host     laptop
     spool    PATH
     name     HOST                                                      (looked up again where connecting fails)
+    gateway  HOST                                                      (a gateway is there, not Redis: its Host header; its
+                                                                        token is the password)
     event    NAME MODE DEADLINE-MS EXIT HEX-OF-STDOUT HEX-OF-STDERR POLICY PATIENCE-MS   (NAME `*`: any other event)
 """
 
@@ -39,7 +41,7 @@ DEFAULT_PORT: Final = 6379
 
 
 class RedisServer(msgspec.Struct, frozen=True, kw_only=True):
-    """The address of Redis, with credentials; numeric, so that no hook call waits for a resolver."""
+    """The address of Redis, or of a gateway, with credentials; numeric, so that no hook call waits for a resolver."""
 
     kind: Kind
     address: str
@@ -51,7 +53,10 @@ class RedisServer(msgspec.Struct, frozen=True, kw_only=True):
     """The file of authorities that TLS trusts; empty: the system's."""
     user: str = ""
     password: str = ""
+    """A gateway's token, where there is a gateway."""
     db: int = 0
+    gateway: str = ""
+    """The `Host` header for a gateway; empty: Redis."""
 
     def __repr__(self) -> str:
         """Without the password, since reprs get into logs."""
@@ -118,6 +123,7 @@ def read_answer_file(path: str | os.PathLike[str]) -> AnswerFile:
                 user=user,
                 password=password,
                 db=plan.db,
+                gateway=_text(plan.gateway),
             ),
             prefix=_text(plan.prefix),
             host=_text(plan.host),
@@ -149,6 +155,8 @@ def format_answers(answers: AnswerFile) -> bytes:
     ]
     if server.name:
         rows.append(("name", server.name))
+    if server.gateway:
+        rows.append(("gateway", server.gateway))
     for event in answers.events:
         if event.mode not in get_args(Mode) or event.deadline_ms <= 0 or not 0 <= event.fallback.exit_code <= 255:
             raise ConfigError(f"event {event.name!r}: mode, deadline or exit code that no hook command can keep")
@@ -223,6 +231,38 @@ def server_from_url(url: str) -> RedisServer:
     )
 
 
+def gateway_from_url(url: str, token: str) -> RedisServer:
+    """The gateway that a URL names (unix://, http://, https://), its host resolved to a numeric address.
+
+    Raises ConfigError for a URL or token that cannot be used, Unreachable for a host that does not resolve.
+    """
+    parts = urlsplit(url)
+    query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+    cafile = query.pop("ssl_ca_certs", "") if parts.scheme == "https" else ""
+    if parts.scheme == "unix" and parts.path.startswith("/") and not parts.netloc and not query:
+        return RedisServer(kind="unix", address=unquote(parts.path), password=_token(token), gateway="localhost")
+    host = parts.hostname or ""
+    if parts.scheme not in {"http", "https"} or not host or parts.username or query or parts.path not in {"", "/"}:
+        raise ConfigError("the gateway's URL has more or less than scheme, host and port", hint=_GATEWAY_HINT)
+    if not token:
+        raise ConfigError(
+            "a gateway at http:// or https:// needs a token",
+            hint="make one with `fleethook tokens create NAME` and set FLEETHOOK_TOKEN; unix:// needs none",
+        )
+    kind: Kind = "tls" if parts.scheme == "https" else "tcp"
+    port = parts.port or (443 if kind == "tls" else 80)
+    address = _resolve(host, port)
+    return RedisServer(
+        kind=kind,
+        address=address,
+        port=port,
+        name=host if kind == "tls" or host != address else "",
+        cafile=cafile,
+        password=_token(token),
+        gateway=f"{f'[{host}]' if ':' in host else host}:{port}",
+    )
+
+
 def program_spool(places: Directories, url: str, prefix: str) -> Path:
     """The spool in which programs (`Bus()`, `fleethook publish`) keep events while this server is away.
 
@@ -239,6 +279,7 @@ def program_spool(places: Directories, url: str, prefix: str) -> Path:
     return places.spool(f"program.{hashlib.sha256(place.encode()).hexdigest()[:12]}")
 
 
+_GATEWAY_HINT = "write unix:///path/to/gateway.sock, http://host:port, or https://host[:port][?ssl_ca_certs=FILE]"
 _HINT = "write redis://[user:password@]host[:port][/db], rediss://… for TLS, or unix:///path/to/socket[?db=n]"
 
 
@@ -250,11 +291,18 @@ def _db(parts: SplitResult, query: dict[str, str]) -> int:
     return db
 
 
+def _token(token: str) -> str:
+    """The token, which becomes part of a header; raises ConfigError."""
+    if not all("!" <= letter <= "~" for letter in token):
+        raise ConfigError("FLEETHOOK_TOKEN has a character that no token has")
+    return token
+
+
 def _resolve(host: str, port: int) -> str:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise Unreachable(f"the host of the Redis URL does not resolve: {host} ({error.strerror})") from error
+        raise Unreachable(f"the host of the server's URL does not resolve: {host} ({error.strerror})") from error
     return str(found[0][4][0])
 
 

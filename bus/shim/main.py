@@ -1,15 +1,19 @@
 """The hook command that agents run: raw stdin goes to the bus, the answer's bytes come back.
 
 Run as `PY -I -S /abs/bus/launcher.py AGENT EVENT ANSWERFILE [closed]`. It starts at every hook of every agent, so it
-imports only C-level modules of the standard library, and the files beside it (`outage`, `tls`) only if they are needed. Its
-configuration is the answer file (`bus/shim/answer_file.py`). It exits 2 only if an answer or a fallback says so; any other
-failure is raised, and the launcher answers.
+imports only C-level modules of the standard library, and the files beside it (`gateway`, `outage`, `slow`, `tls`) only if
+they are needed. Its configuration is the answer file (`bus/shim/answer_file.py`). It exits 2 only if an answer or a fallback
+says so; any other failure is raised, and the launcher answers.
 """
 
 import _socket
 import posix
 import select
 import time
+
+TYPE_CHECKING = False  # typing costs 7 ms, and type checkers know this name without it
+if TYPE_CHECKING:
+    from bus.shim.gateway import GatewayLink
 
 MAX_STDIN = 16 * 1024 * 1024 - 5
 """Most bytes of a payload: with its msgpack head it is the largest body that the bus accepts."""
@@ -27,13 +31,14 @@ HEADER = b"fleethook-answers 1"
 
 
 class NoAnswer(Exception):
-    """Why the bus gives no answer: an error reply of Redis (by its code), no evaluator, or a payload that it cannot take."""
+    """Why the bus gives no answer: an error reply of Redis or a gateway (by its code), no evaluator, or a payload that it
+    cannot take."""
 
 
 class AnswerPlan:
     """The contents of the answer file: the server, and the action at each event."""
 
-    __slots__ = ("agent", "auth", "db", "events", "host", "name", "path", "prefix", "server", "spool")
+    __slots__ = ("agent", "auth", "db", "events", "gateway", "host", "name", "path", "prefix", "server", "spool")
 
     def __init__(self, path: str) -> None:
         """Reads the file and skips unknown lines; raises OSError, and ValueError for another kind of file or one that is
@@ -50,6 +55,7 @@ class AnswerPlan:
             self.agent, self.prefix, self.host, self.spool = facts
             self.auth, self.db = [bytes.fromhex(part.decode()) for part in known[b"auth"]], int(known[b"db"][0])
             self.server, self.name = known[b"server"], known.get(b"name", [b""])[0]
+            self.gateway = known.get(b"gateway", [b""])[0]
             if len(self.auth) != 2 or len(self.server) != {b"unix": 2, b"tcp": 3, b"tls": 5}[self.server[0]]:
                 raise ValueError("answer file has a line that is cut short")
         except (KeyError, IndexError) as error:
@@ -64,7 +70,7 @@ class Link:
     def __init__(self, plan: AnswerPlan, until: float) -> None:
         """Connects within 250 ms; AUTH and SELECT go out with the first commands. Raises OSError."""
         self.data, self.until, limit = b"", until, min(until, time.monotonic() + CONNECT_S)
-        self.greeting = [pack(b"AUTH", *filter(None, plan.auth))] if plan.auth[1] else []
+        self.greeting = [pack(b"AUTH", *filter(None, plan.auth))] if plan.auth[1] and not plan.gateway else []
         self.greeting += [pack(b"SELECT", b"%d" % plan.db)] if plan.db else []
         kind, address, *rest = plan.server
         ip = _socket.AF_INET6 if b":" in address else _socket.AF_INET
@@ -93,6 +99,16 @@ class Link:
             self.greeting.pop()
             self.read()
 
+    def add(self, prefix: bytes, *entries: "list[bytes]") -> None:
+        """Adds entries to the stream of events, in one write; raises OSError, and NoAnswer if they are refused."""
+        self.send(*[pack(b"XADD", prefix + b"events", b"*", *fields) for fields in entries])
+        for _ in entries:
+            self.read()
+
+    def ping(self, seconds: float) -> None:
+        """Raises OSError or NoAnswer unless the server answers within so many seconds."""
+        self.exchange(seconds, b"PING")
+
     def exchange(self, seconds: float, *command: bytes) -> "int | bytes | None":
         """Sends one command and returns its reply; waits at most `seconds` for it."""
         self.until = time.monotonic() + seconds
@@ -102,12 +118,12 @@ class Link:
     def read(self) -> "int | bytes | None":
         """The next reply (a status becomes bytes); raises NoAnswer for an error reply, OSError if no reply came."""
         while (end := self.data.find(b"\r\n")) < 0:
-            self._more()
+            self.more()
         kind, text = self.data[:1], self.data[1:end]
         if kind == b"$" and text != b"-1":
             size = end + 4 + int(text)
             while len(self.data) < size:
-                self._more()
+                self.more()
             value, self.data = self.data[end + 2 : size - 2], self.data[size:]
             return value
         self.data = self.data[end + 2 :]
@@ -119,11 +135,21 @@ class Link:
             raise NoAnswer("what answers there is not Redis")
         return text if kind == b"+" else int(text) if kind == b":" else None
 
-    def _more(self) -> None:
+    def more(self) -> None:
+        """Reads what has arrived; raises OSError."""
         self.sock.settimeout(left(self.until))
         self.data += (chunk := self.sock.recv(1 << 18))
         if not chunk:
             raise ConnectionError("closed by the server")
+
+
+def open_link(plan: AnswerPlan, until: float) -> "Link | GatewayLink":
+    """A connection to the server that the answer file names: Redis, or a gateway in front of it. Raises OSError."""
+    if not plan.gateway:
+        return Link(plan, until)
+    from bus.shim.gateway import GatewayLink
+
+    return GatewayLink(lambda end: Link(plan, end), until, plan.gateway, plan.auth[1], NoAnswer, pack)
 
 
 def main(argv: list[str]) -> int:
@@ -174,16 +200,16 @@ class HookCall:
         while True:
             link = None
             try:
-                link = Link(self.plan, until if self.marked else self.soft + spare * (1 + broken))
+                link = open_link(self.plan, until if self.marked else self.soft + spare * (1 + broken))
                 if self.marked:
                     from bus.shim.outage import look
 
-                    look(link.exchange, until - time.monotonic(), self.plan.spool + MARK)
+                    look(link.ping, until - time.monotonic(), self.plan.spool + MARK)
                     self.marked, link.until = False, self.soft + spare
                 return self.ask(link, reply, broken)
             except (OSError, NoAnswer) as error:
                 broke = link is not None and isinstance(error, (ConnectionError, TimeoutError))
-                if broke and self.acked:
+                if broke and (self.acked or (self.plan.gateway and not broken)):
                     until = time.monotonic() + window
                 if broke and not (broken or self.publish or self.marked):
                     broken = 1  # the answer may have been lost when the connection broke
@@ -211,14 +237,15 @@ class HookCall:
         )  # neither a wrong certificate nor a late reply
         return self.away
 
-    def ask(self, link: Link, reply: bytes, broken: int) -> "tuple[int, bytes, bytes] | None":
+    def ask(self, link: "Link | GatewayLink", reply: bytes, broken: int) -> "tuple[int, bytes, bytes] | None":
         """One exchange; a repeated one adds the same id, which is evaluated once, and reads the same answer."""
         last = [*folder(), b"body", self.body, *parent()]
         if self.publish:
-            link.send(pack(b"XADD", self.plan.prefix + b"events", b"*", *self.fields, *last))
-            link.read()
+            link.add(self.plan.prefix, [*self.fields, *last])
             self.reached = True
             return None
+        if not isinstance(link, Link):
+            return unpack_answer(link.ask(self, [*self.fields, *last]))
         now, until, more = time.monotonic(), link.until, self.hard > self.end or self.waits
         seconds = 0.001 if self.waits else max(0.001, self.soft - now)
         wait = [b"reply", reply, b"budget", b"%d" % max(1, (self.soft - now) * 1000)]
@@ -252,7 +279,10 @@ class HookCall:
 
     def failed(self, error: Exception) -> None:
         """Notes why there is no answer, and whether the server is away."""
-        self.why = reason(error, self.acked)
+        from bus.shim.outage import reason
+
+        server = "gateway" if self.plan.gateway else "redis"
+        self.why = str(error) if isinstance(error, NoAnswer) else reason(error, self.acked, server)
         # A publish is not tried again, so the next call that waits for an answer may.
         known = isinstance(error, TimeoutError if self.publish else OSError) or str(error).endswith(RETURNS)
         self.away = not self.acked and bool(self.body) and known
@@ -260,7 +290,9 @@ class HookCall:
     def finish(self) -> None:
         """Records a fallback, sets the mark, and sends spooled events; the agent has its answer already."""
         if self.why:
-            self.record()
+            from bus.shim.outage import record
+
+            record(self, open_link, pack, new_id(), parent())
         if self.away and not self.marked and not self.reached:
             from bus.shim.outage import set_mark
 
@@ -269,27 +301,6 @@ class HookCall:
             from bus.shim.outage import drain_later
 
             drain_later(self.plan.spool, self.plan.path)
-
-    def record(self) -> None:
-        """Reports that the agent fell back: to Redis if it has the request, else in the spool."""
-        fallback = [b"fallback", self.why.encode("utf-8", "replace")]
-        fields = [*self.fields, *([] if self.publish else fallback), b"body", self.body, *parent()]
-        if self.acked or not self.body:
-            fields, now = [b"id", new_id(), b"of", self.id, *fallback, *self.fields[2:]], time.monotonic()
-            try:
-                # A new connection, because the first one still waits for the answer. The report is marked as one that may
-                # also be in the spool, since the reply of Redis may come too late.
-                link = Link(self.plan, now + (self.end - now) / 2)
-                link.send(pack(b"XADD", self.plan.prefix + b"events", b"*", *fields, b"spooled", b"1"))
-                link.read()
-                self.reached = True
-            except (OSError, NoAnswer, ValueError):  # ValueError: what answers there is not Redis
-                self.away = self.end - now > 0.05  # otherwise it had no time to answer
-            else:
-                return
-        from bus.shim.outage import keep
-
-        keep(self.plan.spool, pack(b"events", *fields), self.end)
 
 
 def read_stdin(until: float) -> bytes:
@@ -362,15 +373,6 @@ def left(until: float) -> float:
     if seconds <= 0:
         raise TimeoutError
     return seconds
-
-
-def reason(error: Exception, acked: bool) -> str:
-    """Why there is no answer, for the record."""
-    if acked and isinstance(error, TimeoutError):
-        return "no answer in time"  # the server's own error comes up to 100 ms late (measured on Valkey 9.1)
-    if isinstance(error, OSError):
-        return "redis away: " + (error.strerror or str(error) or type(error).__name__)
-    return str(error) if isinstance(error, NoAnswer) else "shim failed: " + type(error).__name__
 
 
 def is_there(path: bytes) -> bool:

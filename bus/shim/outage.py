@@ -11,11 +11,45 @@ import time
 TYPE_CHECKING = False  # typing costs 7 ms, and type checkers know this name without it
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
 SPOOL_LIMIT = 64 * 1024 * 1024
 KEPT_ENV = (b"PATH", b"HOME", b"LANG", b"LD_LIBRARY_PATH", b"DYLD_LIBRARY_PATH")
 DRAINER = "import sys;sys.path.insert(0,sys.argv[2]);from bus.shim.spool import main;sys.exit(main(sys.argv[1:2]))"
 """Makes `bus` importable from the folder of this file, however it was installed."""
+
+
+def reason(error: Exception, acked: bool, server: str) -> str:
+    """Why there is no answer, for the record; of an error that names its own reason this is not asked."""
+    if acked and isinstance(error, TimeoutError):
+        return "no answer in time"  # the server's own error comes up to 100 ms late (measured on Valkey 9.1)
+    if isinstance(error, OSError):
+        return server + " away: " + (error.strerror or str(error) or type(error).__name__)
+    return "shim failed: " + type(error).__name__
+
+
+def record(
+    call: "Any", open_link: "Callable[..., Any]", pack: "Callable[..., bytes]", new_id: bytes, parent: "list[bytes]"
+) -> None:
+    """Reports that the agent fell back: to the server if it has the request, else in the spool.
+
+    `call` is a `HookCall`, the others are what `main` has.
+    """
+    fallback = [b"fallback", call.why.encode("utf-8", "replace")]
+    fields = [*call.fields, *([] if call.publish else fallback), b"body", call.body, *parent]
+    if call.acked or not call.body:
+        fields, now = [b"id", new_id, b"of", call.id, *fallback, *call.fields[2:]], time.monotonic()
+        try:
+            # On a connection of its own: the first one still waits for the answer. Marked as one of which a copy
+            # may be spooled, since the server's word may come too late.
+            link = open_link(call.plan, now + (call.end - now) / 2)
+            link.add(call.plan.prefix, [*fields, b"spooled", b"1"])
+            call.reached = True
+        except Exception:  # noqa: BLE001 - whatever it was, the spool keeps the report
+            call.away = call.end - now > 0.05  # otherwise it had no time to answer
+        else:
+            return
+    keep(call.plan.spool, pack(b"events", *fields), call.end)
 
 
 def set_mark(path: bytes) -> None:
@@ -31,9 +65,9 @@ def set_mark(path: bytes) -> None:
             return
 
 
-def look(exchange: "Callable[..., int | bytes | None]", seconds: float, mark: bytes) -> None:
+def look(ping: "Callable[[float], None]", seconds: float, mark: bytes) -> None:
     """Checks whether a server that did not answer the last call answers now; if so, removes the mark."""
-    exchange(seconds, b"PING")
+    ping(seconds)
     try:
         posix.unlink(mark)
     except FileNotFoundError:

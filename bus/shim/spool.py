@@ -84,7 +84,7 @@ def spool_status(path: str | os.PathLike[str]) -> SpoolStatus:
     for part in (name + b".draining", name):
         raw = _content(part)
         size += len(raw)
-        for record, _ in _records(raw):
+        for record, _ in read_records(raw):
             if record:
                 records += 1
                 oldest = oldest or _born_ms(record[2])
@@ -103,16 +103,13 @@ def drain(answers: str) -> Drained | None:
     Raises OSError and `shim.NoAnswer` if Redis is away or refuses: events that it has not acknowledged stay.
     """
     plan = shim.AnswerPlan(answers)
-    link: shim.Link | None = None
+    link: shim.Link | shim.GatewayLink | None = None
     try:
         with Draining(plan.spool) as draining:
             for batch in draining.batches():
-                link = link or shim.Link(plan, time.monotonic() + REPLY_S)
+                link = link or shim.open_link(plan, time.monotonic() + REPLY_S)
                 link.until = time.monotonic() + REPLY_S
-                words = ((b"XADD", plan.prefix + stream, b"*", *fields) for stream, fields in batch)
-                link.send(*(shim.pack(*command) for command in words))
-                for _ in batch:
-                    link.read()
+                link.add(plan.prefix, *(entry.fields for entry in batch))
             return draining.done
     except BlockingIOError:
         return None
@@ -163,7 +160,7 @@ class Draining:
         while self._lock >= 0 and (os.path.exists(draining) or self._set_aside(draining)):
             skipped = 0
             raw, batch, begin = _content(draining), list[SpooledEntry](), 0
-            for record, end in _records(raw):
+            for record, end in read_records(raw):
                 if record:
                     batch.append(_entry(record))
                 else:
@@ -249,7 +246,7 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _records(raw: bytes) -> Iterator[tuple[list[bytes], int]]:
+def read_records(raw: bytes) -> Iterator[tuple[list[bytes], int]]:
     """The records and the end of each; for bytes that are not a record, an empty list, up to the next possible record."""
     at = 0
     while at < len(raw):

@@ -30,6 +30,7 @@ from bus.shim.answer_file import (
     EventLine,
     RedisServer,
     compile_shim,
+    gateway_from_url,
     program_spool,
     read_answer_file,
     server_from_url,
@@ -43,6 +44,8 @@ from bus.wire.keys import Keys
 SHIM_URL: Final = "FLEETHOOK_SHIM_URL"
 """This variable has the server's URL for agents' hook commands, with the rights of the role `shim`; only installs read it."""
 
+GATEWAY_TOKEN: Final = "FLEETHOOK_TOKEN"  # noqa: S105 - the name of a variable
+"""A gateway's token, for hook commands where FLEETHOOK_URL names a gateway."""
 
 OPENS: Final = "no longer denies if it fails"
 
@@ -69,7 +72,31 @@ def answers_for(
     Raises ConfigError for a URL that cannot be used, Unreachable for a host that does not resolve.
     """
     environ = os.environ if environ is None else environ
-    url, origin, warnings = environ.get(SHIM_URL, ""), SHIM_URL, []
+    server, warnings = _server(agent, settings, places, environ)
+    dialect = find(agent)
+    # Every event has a line, even if it is not installed, because the hooks of several scopes read the same file.
+    events = answer_events(dialect, dialect.capabilities, fail_closed=closed, budget=settings.budget)
+    answer_file = AnswerFile(
+        agent=agent,
+        server=server,
+        prefix=Keys(settings.namespace).prefix,
+        host=settings.host or host_name(),
+        spool=str(places.spool(agent)),
+        events=events,
+    )
+    return answer_file, tuple(warnings)
+
+
+def _server(
+    agent: str, settings: Settings, places: Directories, environ: Mapping[str, str]
+) -> tuple[RedisServer, list[str]]:
+    """The server that an agent's hook commands ask, and warnings about it: the gateway of FLEETHOOK_URL, else Redis."""
+    url, origin, warnings = environ.get(SHIM_URL, ""), SHIM_URL, list[str]()
+    if settings.url:
+        try:
+            return gateway_from_url(settings.url, environ.get(GATEWAY_TOKEN, "")), warnings
+        except ConfigError as error:
+            raise ConfigError(error.message, file="FLEETHOOK_URL", hint=error.hint) from error
     if not url and settings.redis_url:
         url, origin = settings.redis_url, "redis_url"
         warnings.append(
@@ -86,21 +113,9 @@ def answers_for(
         credentials(places)  # an install before the first `up` creates the passwords that `up` will use
         url = bus_url(settings, "shim", places)
     try:
-        server = server or server_from_url(url)
+        return server or server_from_url(url), warnings
     except ConfigError as error:
         raise ConfigError(error.message, file=origin, hint=error.hint) from error
-    dialect = find(agent)
-    # Every event has a line, even if it is not installed, because the hooks of several scopes read the same file.
-    events = answer_events(dialect, dialect.capabilities, fail_closed=closed, budget=settings.budget)
-    answer_file = AnswerFile(
-        agent=agent,
-        server=server,
-        prefix=Keys(settings.namespace).prefix,
-        host=settings.host or host_name(),
-        spool=str(places.spool(agent)),
-        events=events,
-    )
-    return answer_file, tuple(warnings)
 
 
 def known_server(agent: str, settings: Settings, places: Directories) -> RedisServer | None:
@@ -113,17 +128,39 @@ def known_server(agent: str, settings: Settings, places: Directories) -> RedisSe
     for name in dict.fromkeys((agent, *NAMES)):
         with contextlib.suppress(ConfigError):  # the checks of that agent report it
             server = read_answer_file(places.answer_file(name)).server
-            if (server.kind, server.address) != ("unix", str(places.socket)):
+            if server.kind != "unix" or server.address not in {str(places.socket), str(places.gateway_socket)}:
                 return server
     return None
+
+
+def agent_only_gateway(
+    settings: Settings, places: Directories, environ: Mapping[str, str] | None = None
+) -> RedisServer | None:
+    """The gateway that hook commands ask, if this machine has only agents; None if it has a bus or asks Redis itself.
+
+    Raises ConfigError and Unreachable as `answers_for` does.
+    """
+    if not settings.url:
+        server = known_server(NAMES[0], settings, places)
+    elif settings.redis_url or _listens(places.socket):
+        server = None
+    else:
+        server = gateway_from_url(settings.url, (os.environ if environ is None else environ).get(GATEWAY_TOKEN, ""))
+    if server is None or not server.gateway or server.address == str(places.gateway_socket):
+        return None
+    return server
 
 
 def agent_only_url(settings: Settings, places: Directories, environ: Mapping[str, str] | None = None) -> str:
     """The URL of the server for hook commands if this machine has only agents; empty if it has a bus.
 
-    It comes from FLEETHOOK_SHIM_URL, else from an earlier install, and holds a password.
+    It comes from FLEETHOOK_URL, else FLEETHOOK_SHIM_URL, else from an earlier install, and may hold a password.
     """
     if settings.redis_url:
+        return ""
+    if (gateway := agent_only_gateway(settings, places, environ)) is not None:
+        return url_of(gateway)
+    if settings.url:
         return ""
     url = (os.environ if environ is None else environ).get(SHIM_URL, "")
     server = None if url else known_server(NAMES[0], settings, places)
@@ -154,7 +191,10 @@ def state_of(path: Path, answers: AnswerFile, *, known_server: bool = True) -> s
 
 
 def url_of(server: RedisServer) -> str:
-    """The URL of an answer file's server; it holds the password and must not be shown."""
+    """The URL of an answer file's server; that of Redis holds the password and must not be shown."""
+    if server.gateway:
+        scheme = {"unix": "unix", "tcp": "http", "tls": "https"}[server.kind]
+        return f"{scheme}://{quote(server.address) if server.kind == 'unix' else server.gateway}"
     login = f"{quote(server.user, safe='')}:{quote(server.password, safe='')}@" if server.password else ""
     if server.kind == "unix":
         return f"unix://{login}{quote(server.address)}?db={server.db}"
@@ -219,7 +259,7 @@ def _calls(agent: str, path: Path, raw: bytes | None) -> Iterable[InstalledComma
 def _asks(answers: AnswerFile) -> tuple[str | int, ...]:
     """The server and fleet that the hook commands ask; compared by name, because an address may change."""
     server = answers.server
-    return (server.kind, server.name or server.address, server.port, server.db, answers.prefix)
+    return (server.kind, server.name or server.address, server.port, server.db, server.gateway, answers.prefix)
 
 
 def connect(change: InstallPlan, answers: AnswerFile, places: Directories) -> tuple[Path, ...]:
@@ -295,6 +335,8 @@ def spool_without_agent(agent: str, places: Directories) -> Path:
     spool = places.spool(agent)
     try:
         answers = read_answer_file(places.answer_file(agent))
+        if answers.server.gateway:
+            return spool  # programs have no spool for a gateway
         shared = program_spool(places, url_of(answers.server), answers.prefix)
         hand_over(spool, shared)
     except (ConfigError, OSError):

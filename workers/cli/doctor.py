@@ -146,12 +146,18 @@ def _examine_agent_only(
     import asyncio
 
     from bus.wire.connections import Connections
+    from workers.admin.agent_setup import agent_only_gateway
     from workers.admin.doctor.agent_only import agent_checks_there, fleet_checks
+    from workers.admin.doctor.gateway import gateway_checks
 
     async def work() -> list[Check]:
         connections, places = Connections(url, connect=1.0), fleet.directories()
+        gateway = agent_only_gateway(fleet.settings(), places)
         try:
-            seen = await fleet_checks(connections, fleet.keys(), places)
+            if gateway is None:
+                seen = await fleet_checks(connections, fleet.keys(), places)
+            else:
+                seen = gateway_checks(gateway, tuple(checked), places)
         finally:
             await connections.close()
         away = seen[0].status == "fail"

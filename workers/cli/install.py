@@ -72,7 +72,7 @@ def install(
 
     Without a name, every agent that is found here: claude, codex, gemini, cursor, opencode, qwen, copilot, windsurf,
     cline. Shows what changes in which file, keeps a backup, changes nothing that is as it should be. A server of your own is
-    reached by FLEETHOOK_SHIM_URL, with the rights of the role `shim` (see `fleethook acl`).
+    reached by FLEETHOOK_SHIM_URL, with the rights of the role `shim` (see `fleethook acl`); a gateway by FLEETHOOK_URL.
     """
     from bus.installs.plan import accept_events
     from workers.admin.agent_setup import where_is
@@ -184,6 +184,7 @@ def _job(fleet: Context, agent: str, scope: Scope, events: list[str] | None, *, 
         "answer_file_state": agent_setup.state_of(path, answers),
         "fail_closed": closed,
         "server": f"{server.kind} {server.address}{f' {server.port}' if server.port else ''}",
+        "gateway": bool(server.gateway),
         "user": server.user,
         "warnings": [*warnings, *plan.warnings],
         "steps": list(plan.steps),
@@ -276,6 +277,8 @@ def _facts(jobs: list[_Job], *, diff: bool) -> Iterator[tuple[str, str]]:
 
 
 def _server(report: Mapping[str, Any]) -> str:
+    if report["gateway"]:
+        return f"the gateway at {report['server']}"
     return f"{report['server']} as {report['user'] or 'a user without a name'}"
 
 

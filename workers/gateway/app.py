@@ -15,6 +15,7 @@ from starlette.websockets import WebSocket, WebSocketState
 
 from bus.errors import FleethookError
 from workers.gateway.access import Access
+from workers.gateway.entries import Entries
 from workers.gateway.health import Health
 from workers.gateway.hooks import Hooks
 from workers.gateway.live.sse import LiveEvents
@@ -46,11 +47,18 @@ class Endpoint(NamedTuple):
 
 
 def endpoints(
-    hooks: Hooks, programs: Programs, health: Health, metrics: Metrics, reading: Reading, live: LiveEvents
+    hooks: Hooks,
+    entries: Entries,
+    programs: Programs,
+    health: Health,
+    metrics: Metrics,
+    reading: Reading,
+    live: LiveEvents,
 ) -> tuple[Endpoint, ...]:
     """Every path of a gateway."""
     return (
         Endpoint("POST", "/v1/hooks/{agent}/{event}", "publish", hooks.handle, hooks.refuse),
+        Endpoint("POST", "/v1/entries", "publish", entries.handle),
         Endpoint("POST", "/v1/events", "publish", programs.publish),
         Endpoint("POST", "/v1/requests", "publish", programs.ask),
         Endpoint("GET", "/livez", None, health.live),

@@ -19,19 +19,19 @@ SECONDS: Final = 10.0
 _CLOSE: Final = {"Connection": "close"}
 
 
-async def read_body(request: Request) -> bytes:
-    """The whole body; raises Problem if it is too large, comes too slowly, or its sender went away."""
+async def read_body(request: Request, most: int = MOST_BYTES) -> bytes:
+    """The whole body of at most so many bytes; raises Problem if it is too large or too slow, or its sender went away."""
     length = request.headers.get("content-length", "0")
-    if length.isdigit() and int(length) > MOST_BYTES:
-        raise _too_large()
+    if length.isdigit() and int(length) > most:
+        raise _too_large(most)
     chunks: list[bytes] = []
     size = 0
     try:
         async with asyncio.timeout(SECONDS):
             async for chunk in request.stream():
                 size += len(chunk)
-                if size > MOST_BYTES:
-                    raise _too_large()
+                if size > most:
+                    raise _too_large(most)
                 chunks.append(chunk)
     except TimeoutError:
         text = f"the body was not complete after {SECONDS:g} s; send it at once"
@@ -41,5 +41,5 @@ async def read_body(request: Request) -> bytes:
     return b"".join(chunks)
 
 
-def _too_large() -> Problem:
-    return Problem(413, "body-too-large", f"a body has at most {MOST_BYTES} bytes", _CLOSE)
+def _too_large(most: int) -> Problem:
+    return Problem(413, "body-too-large", f"a body has at most {most} bytes", _CLOSE)

@@ -29,7 +29,7 @@ from bus.wire.codec import encode_payload, write_json
 from workers.gateway.access import LOCAL
 from workers.gateway.bodies import read_body
 from workers.gateway.problems import Problem
-from workers.gateway.waiting import answer_headers, wait_seconds
+from workers.gateway.waiting import answer_headers, or_hang_up, wait_seconds
 
 log = logging.getLogger("fleethook.gateway")
 
@@ -105,11 +105,14 @@ class Hooks:
             return _response(request, call, silence(call.agent))
         deadline = began + call.budget
         try:
-            raw = await self._transport.ask(
-                entry,
-                deadline,
-                longest=began + call.patience,
-                outage=min(_OUTAGE_SECONDS, call.budget * _OUTAGE_PART),
+            raw = await or_hang_up(
+                request,
+                self._transport.ask(
+                    entry,
+                    deadline,
+                    longest=began + call.patience,
+                    outage=min(_OUTAGE_SECONDS, call.budget * _OUTAGE_PART),
+                ),
             )
             answer = unpack_answer(raw)
         except FleethookError as error:

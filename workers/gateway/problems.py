@@ -20,6 +20,7 @@ _TITLES: Final = {
     408: "the body came too slowly",
     413: "the body is too large",
     415: "media type not supported",
+    499: "the caller hung up",
     500: "the gateway failed",
     503: "the bus is away",
     504: "no verdict in time",

@@ -19,7 +19,7 @@ from bus.wire.codec import decode_verdict, write_json
 from workers.gateway.bodies import read_body
 from workers.gateway.event_formats import read_events
 from workers.gateway.problems import Problem
-from workers.gateway.waiting import answer_headers, wait_seconds
+from workers.gateway.waiting import answer_headers, or_hang_up, wait_seconds
 
 _KNOWN_ID = ("spooled", "1")
 """The mark by which the dispatcher looks for an earlier event of the same id: a client that sends again counts once."""
@@ -52,7 +52,8 @@ class Programs:
         event = _placed(events[0])
         entry = event_entry(event, _folder(event), self._policy)
         try:
-            verdict = decode_verdict(await self._transport.ask(entry, began + (wait_seconds(request) or self._budget)))
+            waiting = self._transport.ask(entry, began + (wait_seconds(request) or self._budget))
+            verdict = decode_verdict(await or_hang_up(request, waiting))
         except Problem:
             raise
         except FleethookError as error:

@@ -29,6 +29,7 @@ from bus.wire.keys import Keys
 from workers.gateway import registration
 from workers.gateway.access import LOCAL, Access, bracketed, is_loopback
 from workers.gateway.app import application, endpoints
+from workers.gateway.entries import Entries
 from workers.gateway.health import Health
 from workers.gateway.hooks import Hooks
 from workers.gateway.live.feed import Feed
@@ -73,6 +74,7 @@ class Gateway:
         self._app = application(
             endpoints(
                 Hooks(transport, budget=budget, policy=policy),
+                Entries(transport),
                 Programs(transport, budget=budget, policy=policy),
                 Health(connections, keys),
                 Metrics(connections, rq, keys, settings, places, _version()),

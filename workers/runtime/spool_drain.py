@@ -98,6 +98,8 @@ def _is_ours(path: Path, places: Directories, server: RedisServer, keys: Keys) -
     except FleethookError:
         return False
     known = answers.server
+    if known.gateway:
+        return known.address == str(places.gateway_socket) and Path(answers.spool) == path
     same = (known.kind, known.address, known.port, known.db) == (
         server.kind,
         server.address,

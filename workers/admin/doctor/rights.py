@@ -9,6 +9,7 @@ from bus.system.directories import Directories
 from bus.wire.connections import START_HINT, Connections
 from workers.admin.agent_setup import SHIM_URL, url_of
 from workers.admin.doctor import INSTALL, Check
+from workers.admin.doctor.gateway import gateway_rights_check
 
 
 async def rights_checks(agent: str, places: Directories, away: str = "") -> list[Check]:
@@ -21,6 +22,8 @@ async def rights_checks(agent: str, places: Directories, away: str = "") -> list
         answers = read_answer_file(path)
     except ConfigError:
         return []  # another check reports it
+    if answers.server.gateway:
+        return [gateway_rights_check(agent, path)]
     connections = Connections(url_of(answers.server), connect=1.0)
     try:
         missing, wide = await _tried(connections, answers)

@@ -21,6 +21,7 @@ from bus.shim.answer_file import (
     RedisServer,
     compile_shim,
     format_answers,
+    gateway_from_url,
     hook_command,
     read_answer_file,
     server_from_url,
@@ -52,6 +53,8 @@ FILE = AnswerFile(
         RedisServer(kind="tcp", address="::1", port=6379, password="no user"),
         RedisServer(kind="tls", address="10.0.0.1", port=6380, name="redis.example", cafile="/etc/ca file.pem"),
         RedisServer(kind="tls", address="10.0.0.1", port=6380, name="redis.example"),
+        RedisServer(kind="unix", address="/run/gateway.sock", gateway="localhost"),
+        RedisServer(kind="tcp", address="::1", port=4665, password="fht_x", gateway="[::1]:4665"),
     ],
 )
 def test_what_was_written_is_read_back(tmp_path: Path, server: RedisServer) -> None:
@@ -214,3 +217,50 @@ def test_the_launcher_finds_what_install_compiled() -> None:
 @given(code=st.integers(0, 255), out=st.binary(max_size=300), err=st.binary(max_size=300))
 def test_the_shim_takes_every_answer_apart_as_it_was_packed(code: int, out: bytes, err: bytes) -> None:
     assert shim.unpack_answer(pack_answer(HookAnswer(code, out, err))) == (code, out, err)
+
+
+@pytest.mark.parametrize(
+    ("url", "server"),
+    [
+        (
+            "unix:///run/my%20g.sock",
+            RedisServer(kind="unix", address="/run/my g.sock", password="t", gateway="localhost"),
+        ),
+        (
+            "http://127.0.0.1:4665",
+            RedisServer(kind="tcp", address="127.0.0.1", port=4665, password="t", gateway="127.0.0.1:4665"),
+        ),
+        ("http://[::1]/", RedisServer(kind="tcp", address="::1", port=80, password="t", gateway="[::1]:80")),
+        (
+            "https://127.0.0.1?ssl_ca_certs=/ca.pem",
+            RedisServer(
+                kind="tls",
+                address="127.0.0.1",
+                port=443,
+                name="127.0.0.1",
+                cafile="/ca.pem",
+                password="t",
+                gateway="127.0.0.1:443",
+            ),
+        ),
+    ],
+)
+def test_a_gateways_url_becomes_a_numeric_address(url: str, server: RedisServer) -> None:
+    assert gateway_from_url(url, "t") == server
+
+
+@pytest.mark.parametrize(
+    ("url", "token", "problem"),
+    [
+        ("http://127.0.0.1:4665", "", "needs a token"),
+        ("http://127.0.0.1:4665", "a b", "character"),
+        ("http://127.0.0.1:4665", "a\r\nX: y", "character"),
+        ("http://127.0.0.1:4665/v1", "t", "scheme, host and port"),
+        ("http://me:pw@127.0.0.1", "t", "scheme, host and port"),
+        ("unix://there/run/g.sock", "", "scheme, host and port"),
+        ("redis://127.0.0.1", "t", "scheme, host and port"),
+    ],
+)
+def test_a_gateways_url_that_cannot_be_used_is_refused(url: str, token: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        gateway_from_url(url, token)
