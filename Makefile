@@ -7,7 +7,7 @@ PIP_INSTALL = $(BIN)/python -m pip install --disable-pip-version-check $$(test -
 # `make test T=tests/unit` runs a part.
 T      ?= tests
 
-.PHONY: help demo test test-wheel test-agents guards check format docs costs screens chaos bench coverage clean
+.PHONY: help demo test test-wheel test-agents guards check format docs costs screens chaos bench bench-feed coverage clean
 help:
 	@echo "make demo      a scripted fleet through the real processes and a real server"
 	@echo "make test      all tests but the long sizes; TIMED=1 also holds them to their figures in seconds"
@@ -18,6 +18,7 @@ help:
 	@echo "make screens   make the pictures in docs/screens/ anew, from the product itself"
 	@echo "make docs      write the references in docs/ anew, from the types in the code"
 	@echo "make chaos     the full sizes: kills, cuts, pauses, counted"
+	@echo "make bench-feed  1,000 clients of the live feed: CPU, memory, delays"
 	@echo "make bench     what it costs against bare libraries, ratios first"
 	@echo "make costs     measure the ranges of docs/costs.md, for about an hour"
 	@echo "make coverage  the tests with branch coverage"
@@ -96,6 +97,10 @@ chaos: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/fleethook bench
+
+# The live feed with 1,000 clients, in two minutes. Other sizes: `make bench-feed FEED="--clients 100 --rate 50"`.
+bench-feed: $(VENV)/.dev
+	$(BIN)/python -m docs.measure_feed $(FEED)
 
 coverage: $(VENV)/.dev
 	$(BIN)/coverage erase

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from bus.errors import FleethookError
+from bus.events import Event
 from bus.matching.conditions import Condition, compile_condition
 from bus.matching.patterns import Index, parse_pattern
 from workers.gateway.live.messages import Facts, Message
@@ -15,21 +17,17 @@ _MOST: Final = 100
 """How many subscriptions a client may have."""
 
 
+_EQUALS: Final = re.compile(
+    r"""event\.(?P<field>session|host|cwd|tool|source|type)\s*==\s*(?P<quote>["'])(?P<value>[^"'\\]*)(?P=quote)\s*(?:$|&&)"""
+)
+"""The beginning of a condition that needs a field to have one value. Without `||` and `?`, what follows cannot undo it."""
+
+
 class Rule(NamedTuple):
     """One subscription: an event pattern, and a condition where there is one."""
 
     pattern: str
     where: str = ""
-
-    @property
-    def id(self) -> str:
-        """Its name in the index."""
-        return self.pattern
-
-    @property
-    def tool(self) -> str:
-        """Its tool matcher: none, since a pattern names the tool."""
-        return ""
 
 
 ALL: Final = Rule("*")
@@ -74,24 +72,56 @@ def _check(pattern: str, where: str) -> None:
         raise Problem(400, "subscription-invalid", str(error)) from error
 
 
+class _Group(Generic[C]):
+    """The subscriptions of all clients to one pattern."""
+
+    tool: Final = ""
+
+    def __init__(self, pattern: str) -> None:
+        self.id = pattern
+        self.plain: list[C] = []
+        """Clients without a condition."""
+        self.others: dict[Condition, list[C]] = {}
+        self.by_value: dict[str, dict[str, dict[Condition, list[C]]]] = {}
+        """Conditions that begin with `event.FIELD == "value"`, by field and value. Of 1,000 clients that each ask for one
+        session, an event then costs one condition and not 1,000, which take 15 milliseconds."""
+
+    def add(self, client: C, where: str) -> None:
+        """Add a client's subscription."""
+        if not where:
+            self.plain.append(client)
+            return
+        match = None if "||" in where or "?" in where else _EQUALS.match(where)
+        place = self.others
+        if match is not None:
+            place = self.by_value.setdefault(match["field"], {}).setdefault(match["value"], {})
+        place.setdefault(compile_condition(where), []).append(client)
+
+    def conditions(self, event: Event) -> Iterable[tuple[Condition, list[C]]]:
+        """The conditions that can hold for an event, each with its clients."""
+        yield from self.others.items()
+        for field, values in self.by_value.items():
+            yield from values.get(getattr(event, field), {}).items()
+
+
 class Router(Generic[C]):
-    """Finds the clients that want a message. Its cost grows with the subscriptions that differ, not with the clients."""
+    """Finds the clients that want a message. Its cost grows with the conditions that differ, not with the clients."""
 
     def __init__(self, clients: Iterable[tuple[C, Sequence[Rule]]]) -> None:
-        self._wanting: dict[Rule, list[C]] = {}
+        groups: dict[str, _Group[C]] = {}
         for client, rules in clients:
             for rule in rules:
-                self._wanting.setdefault(rule, []).append(client)
-        self._conditions: dict[str, Condition] = {
-            rule.where: compile_condition(rule.where) for rule in self._wanting if rule.where
-        }
-        self._index: Index[Rule] = Index((rule, (rule.pattern,)) for rule in self._wanting)
+                groups.setdefault(rule.pattern, _Group(rule.pattern)).add(client, rule.where)
+        self._index: Index[_Group[C]] = Index((group, (group.id,)) for group in groups.values())
 
     def clients(self, message: Message) -> Iterable[C]:
         """The clients that get the message, each once."""
-        rules = self._index.find(message.event)
-        if len(rules) == 1 and not rules[0].where:
-            return self._wanting[rules[0]]
-        facts = Facts(message) if any(rule.where for rule in rules) else None
-        fits = [rule for rule in rules if facts is None or not rule.where or facts.hold(self._conditions[rule.where])]
-        return dict.fromkeys(client for rule in fits for client in self._wanting[rule])
+        found: dict[C, None] = {}
+        facts: Facts | None = None
+        for group in self._index.find(message.event):
+            found.update(dict.fromkeys(group.plain))
+            for condition, clients in group.conditions(message.event):
+                facts = facts or Facts(message)
+                if facts.hold(condition):
+                    found.update(dict.fromkeys(clients))
+        return found
