@@ -193,6 +193,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             pattern="^[^\\s/]{0,2048}" + END,
         ),
     ] = ""
+    feed_events: Annotated[
+        str,
+        _text(
+            "The events that a gateway's live feed sends, and their deliveries: patterns as in a hook's `on`, with commas.",
+            "session:*,tool:*",
+            pattern="^[A-Za-z0-9_.*?!:, \\[\\]-]{1,2048}" + END,
+        ),
+    ] = "*"
+    feed_payload: Annotated[
+        int,
+        _count(
+            "1: the live feed of a gateway sends the input, output and data of events, redacted; 0: it does not.",
+            0,
+            0,
+            1,
+        ),
+    ] = 1
     slots: Annotated[int, _count("The most hook processes that one evaluator runs at the same time.", 16, 1, 1024)] = 8
     carrier_in_flight: Annotated[
         int, _count("The most attempts that one carrier has in progress at the same time.", 50, 1, 10_000)

@@ -70,7 +70,7 @@ class Gateway:
         self._tokens = TokenBook(connections, keys)
         transport = Transport(connections, keys, program_spool(places, url, keys.prefix), drains=False)
         policy, budget = settings.on_failure, settings.budget
-        self._feed = Feed(connections, keys)
+        self._feed = Feed(connections, keys, events=settings.feed_events, payload=bool(settings.feed_payload))
         self._app = application(
             endpoints(
                 Hooks(transport, budget=budget, policy=policy),

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from websockets.typing import Origin
 
 from bus.events import Event
 from tests.support.fleet import Fleet, fleet
-from tests.support.gateway import Gateway
+from tests.support.gateway import Gateway, start_gateway
 from tests.support.live import live, sse
 from tests.support.waiting import wait_until
 
@@ -213,6 +214,29 @@ def test_a_slow_client_is_dropped_and_nobody_waits_for_it(gateway: Gateway, toke
         assert len(got) < 20_000_000, "it was dropped before it got all"
         with live(gateway, token, f"?cursor={first}") as client:
             assert [e["input"]["command"] for e in client.events(200)] == [str(n) for n in range(200)]
+
+
+def test_secrets_are_redacted_and_the_settings_say_what_is_sent(
+    world: Fleet, gateway: Gateway, token: str, tmp_path: Path
+) -> None:
+    """G-05: broadcast events, include payload, sanitising. A canary is in every field that a caller can fill."""
+    canary = "ghp_" + "Ab3dEf6h" * 4 + "1234"
+    named = {"session": canary, "cwd": f"/home/{canary}", "native": canary, "call": canary, "host": canary}
+    event = {**call(f"curl -H 'Authorization: Bearer {canary}'"), **named, "data": {"x": canary, canary: 1}}
+    started = {"type": "session:start", "data": {"prompt": "hello"}}
+    with live(gateway, token) as client, gateway.unix() as http:
+        client.next()
+        http.post("/v1/events", json=[event, started]).raise_for_status()
+        assert canary not in json.dumps(client.events(1))
+        assert client.events(1)[0]["data"]["prompt"] == "hello"
+    with fleet(tmp_path) as other:
+        limited = start_gateway(other, FLEETHOOK_FEED_EVENTS="session:*, tool:error", FLEETHOOK_FEED_PAYLOAD="0")
+        with live(limited, limited.token("watcher", "observe")) as client, limited.unix() as http:
+            client.next()
+            http.post("/v1/events", json=[event, started]).raise_for_status()
+            (seen,) = client.events(1)
+    assert seen["type"] == "session:start"
+    assert "data" not in seen
 
 
 def has_more_than(some: list[str], count: int) -> bool:

@@ -8,7 +8,8 @@ import logging
 from collections import deque
 from typing import Final
 
-from bus.errors import FleethookError
+from bus.errors import ConfigError, FleethookError, PatternError
+from bus.matching.patterns import parse_pattern
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import Backoff
@@ -77,8 +78,13 @@ class Client:
 class Feed:
     """The live feed of one gateway. It reads only while there are clients."""
 
-    def __init__(self, connections: Connections, keys: Keys, *, payload: bool = True) -> None:
+    def __init__(self, connections: Connections, keys: Keys, *, events: str, payload: bool) -> None:
         self._connections, self._keys, self._payload = connections, keys, payload
+        self._events = events
+        try:
+            parse_pattern(events)
+        except PatternError as error:
+            raise ConfigError(f"FLEETHOOK_FEED_EVENTS: {error}") from error
         self._clients: set[Client] = set()
         self._users = 0
         self._router: Router[Client] | None = None
@@ -93,7 +99,7 @@ class Feed:
 
     def source(self) -> Source:
         """A source for a client that catches up by itself."""
-        return Source(self._connections, self._keys, payload=self._payload)
+        return Source(self._connections, self._keys, events=self._events, payload=self._payload)
 
     async def enter(self, client: Client, cursor: Cursor | None) -> bool:
         """Count a client, and place it at its cursor (None: now). Returns whether everything after the cursor is there.

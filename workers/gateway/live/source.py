@@ -10,6 +10,7 @@ from bus.wire.keys import Keys
 from bus.wire.streams import StreamEntry, checked, flat
 from workers.gateway.live.cursors import START, Cursor, Place, entry_id, place
 from workers.gateway.live.messages import Message, event_message, outcome_message
+from workers.gateway.live.subscriptions import Router, Rule
 from workers.runtime.spooled_once import Repeats
 from workers.runtime.stream_repair import AHEAD_MS
 
@@ -30,10 +31,12 @@ class Page(NamedTuple):
 class Source:
     """The two streams as one sequence of messages. Each reader has one, since it remembers what was sent twice."""
 
-    def __init__(self, connections: Connections, keys: Keys, *, payload: bool) -> None:
+    def __init__(self, connections: Connections, keys: Keys, *, events: str, payload: bool) -> None:
         self._connections, self._keys, self._payload = connections, keys, payload
         self._streams = (keys("events"), keys("outcomes"))
         self._repeats = Repeats()
+        self._sent = Router([("", (Rule(events),))])
+        """Which messages the feed sends at all."""
 
     async def end(self) -> Cursor:
         """Where the feed is now; raises Unreachable."""
@@ -80,7 +83,8 @@ class Source:
             else:
                 cursor = cursor._replace(events=place(entry.id))
                 continue
-            messages.append(message)
+            if any(True for _ in self._sent.clients(message)):
+                messages.append(message)
             cursor = message.at
         return Page(messages, cursor, full)
 
