@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -14,36 +15,63 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketState
 
 from bus.errors import FleethookError
+from bus.events import Event
+from bus.hooksets.known_hosts import KnownHost
+from bus.verdicts import Verdict
+from workers.delivery.dead_letters import DeadLetter
+from workers.delivery.deliveries import Delivery
 from workers.gateway.access import Access
+from workers.gateway.endpoint import TEXT, Content, Endpoint, Handle
 from workers.gateway.entries import Entries
+from workers.gateway.event_formats import BATCH, STRUCTURED
 from workers.gateway.health import Health
 from workers.gateway.hooks import Hooks
 from workers.gateway.live.sse import LiveEvents
 from workers.gateway.live.websocket import LiveSocket
 from workers.gateway.metrics import Metrics
+from workers.gateway.openapi import OpenApi
 from workers.gateway.problems import Problem, problem_of
 from workers.gateway.programs import Programs
+from workers.gateway.queries import (
+    DeliveryQuery,
+    EventQuery,
+    HookQuery,
+    LetterQuery,
+    LiveQuery,
+    NoQuery,
+    ReadyQuery,
+    SessionQuery,
+    WaitQuery,
+)
 from workers.gateway.reading import Reading
-from workers.gateway.tokens import Scope
+from workers.gateway.record_types import (
+    EndpointRecord,
+    EventRecord,
+    HookRecord,
+    PluginRecord,
+    Sent,
+    TraceRecord,
+)
+from workers.records.sessions import Session
+from workers.records.status import Role
 
 log = logging.getLogger("fleethook.gateway")
-
-Handle = Callable[[Request], Awaitable[Response]]
-Refuse = Callable[[Request, Problem], Response]
 
 _HEADERS: Final = {"X-Content-Type-Options": "nosniff"}
 
 
-class Endpoint(NamedTuple):
-    """One path and method."""
-
-    method: str
-    path: str
-    scope: Scope | None
-    """What the caller's token has to have; None: anyone may call."""
-    handle: Handle
-    refuse: Refuse | None = None
-    """Makes the response to a call that is refused or fails, where that is more than the error itself."""
+_EVENTS: Final = (
+    Content(Event | list[Event]),
+    Content(None, (STRUCTURED, BATCH)),
+)
+_ID_HEADER: Final = ("Idempotency-Key", "The event's id: a call that is sent again gets the same answer.")
+_HOOK_HEADERS: Final = (
+    _ID_HEADER,
+    ("Fleethook-Host", "The machine of the agent, where it is not the caller's."),
+    ("Fleethook-Parent", "The id of the event whose hook made this call."),
+)
+_STREAM: Final = (Content(str, ("text/event-stream",)),)
+_PLAIN: Final = (Content(str, (TEXT,)),)
 
 
 def endpoints(
@@ -54,29 +82,63 @@ def endpoints(
     metrics: Metrics,
     reading: Reading,
     live: LiveEvents,
+    version: str,
 ) -> tuple[Endpoint, ...]:
     """Every path of a gateway."""
-    return (
-        Endpoint("POST", "/v1/hooks/{agent}/{event}", "publish", hooks.handle, hooks.refuse),
-        Endpoint("POST", "/v1/entries", "publish", entries.handle),
-        Endpoint("POST", "/v1/events", "publish", programs.publish),
-        Endpoint("POST", "/v1/requests", "publish", programs.ask),
-        Endpoint("GET", "/livez", None, health.live),
-        Endpoint("GET", "/readyz", None, health.ready),
-        Endpoint("GET", "/metrics", "observe", metrics.scrape),
-        Endpoint("GET", "/admin/metrics", "observe", metrics.scrape),
-        Endpoint("GET", "/v1/events", "observe", reading.events),
-        Endpoint("GET", "/v1/events/{id}", "observe", reading.event),
-        Endpoint("GET", "/v1/deliveries", "observe", reading.deliveries),
-        Endpoint("GET", "/v1/dead", "observe", reading.dead),
-        Endpoint("GET", "/v1/hooks", "observe", reading.hooks),
-        Endpoint("GET", "/v1/plugins", "observe", reading.plugins),
-        Endpoint("GET", "/v1/endpoints", "observe", reading.endpoints),
-        Endpoint("GET", "/v1/sessions", "observe", reading.sessions),
-        Endpoint("GET", "/v1/hosts", "observe", reading.hosts),
-        Endpoint("GET", "/v1/workers", "observe", reading.workers),
-        Endpoint("GET", "/v1/live/sse", "observe", live.handle),
+    paths = (
+        Endpoint(
+            "POST",
+            "/v1/hooks/{agent}/{event}",
+            "publish",
+            hooks.handle,
+            (),  # JSON, text or nothing, without a media type, as the agent's protocol has it
+            query=HookQuery,
+            headers=_HOOK_HEADERS,
+            body=(Content(None),),
+            refuse=hooks.refuse,
+        ),
+        Endpoint(
+            "POST",
+            "/v1/entries",
+            "publish",
+            entries.handle,
+            (Content(None, ("application/octet-stream",)),),
+            body=(Content(None, ("application/octet-stream",)),),
+            also=(202,),
+            refusals=(504,),
+        ),
+        Endpoint("POST", "/v1/events", "publish", programs.publish, (Content(Sent),), body=_EVENTS, status=202),
+        Endpoint(
+            "POST",
+            "/v1/requests",
+            "publish",
+            programs.ask,
+            (Content(Verdict),),
+            query=WaitQuery,
+            body=_EVENTS,
+            refusals=(504,),
+        ),
+        Endpoint("GET", "/livez", None, health.live, _PLAIN),
+        Endpoint("GET", "/readyz", None, health.ready, _PLAIN, query=ReadyQuery),
+        Endpoint("GET", "/metrics", "observe", metrics.scrape, _PLAIN),
+        Endpoint("GET", "/admin/metrics", "observe", metrics.scrape, _PLAIN),
+        _list("/v1/events", reading.events, EventRecord, EventQuery),
+        Endpoint("GET", "/v1/events/{id}", "observe", reading.event, (Content(TraceRecord),), query=NoQuery),
+        _list("/v1/deliveries", reading.deliveries, Delivery, DeliveryQuery),
+        _list("/v1/dead", reading.dead, DeadLetter, LetterQuery),
+        _list("/v1/hooks", reading.hooks, HookRecord),
+        _list("/v1/plugins", reading.plugins, PluginRecord),
+        _list("/v1/endpoints", reading.endpoints, EndpointRecord),
+        _list("/v1/sessions", reading.sessions, Session, SessionQuery),
+        _list("/v1/hosts", reading.hosts, KnownHost),
+        _list("/v1/workers", reading.workers, Role),
+        Endpoint("GET", "/v1/live/sse", "observe", live.handle, _STREAM, query=LiveQuery),
     )
+    return OpenApi(paths, version).endpoints
+
+
+def _list(path: str, handle: Handle, item: Any, query: type[msgspec.Struct] = NoQuery) -> Endpoint:
+    return Endpoint("GET", path, "observe", handle, (), item=item, query=query)
 
 
 def application(paths: tuple[Endpoint, ...], live: LiveSocket, access: Access) -> Starlette:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
 from starlette.responses import Response
 
 from bus.errors import AmbiguousId, DecodeError, FleethookError, NotFound, RequestTimeout, Unreachable
@@ -11,7 +12,7 @@ from bus.wire.codec import write_json
 
 MEDIA_TYPE: Final = "application/problem+json"
 
-_TITLES: Final = {
+TITLES: Final = {
     400: "bad request",
     401: "no valid token",
     403: "refused",
@@ -27,6 +28,17 @@ _TITLES: Final = {
 }
 
 
+class ProblemBody(msgspec.Struct, frozen=True, kw_only=True):
+    """An error as its caller reads it."""
+
+    title: str
+    status: int
+    code: str
+    """What kind of error it is, for programs; docs/gateway.md lists them."""
+    detail: str
+    """What is wrong, where, and what to do."""
+
+
 class Problem(FleethookError):
     """An error as its caller gets it; `detail` says what is wrong, where, and what to do."""
 
@@ -36,9 +48,9 @@ class Problem(FleethookError):
 
     def response(self) -> Response:
         """The response to the caller."""
-        title = _TITLES.get(self.status, "error")
-        body = {"title": title, "status": self.status, "code": self.code, "detail": self.detail}
-        return Response(write_json(body) + b"\n", self.status, self.headers, MEDIA_TYPE)
+        title = TITLES.get(self.status, "error")
+        body = ProblemBody(title=title, status=self.status, code=self.code, detail=self.detail)
+        return Response(write_json(msgspec.to_builtins(body)) + b"\n", self.status, self.headers, MEDIA_TYPE)
 
 
 def problem_of(error: FleethookError) -> Problem:

@@ -1,4 +1,4 @@
-"""What a list can be asked for in its URL: one type for each list."""
+"""What a list can be asked for in its URL: one type for each list, which is also what `/openapi.json` says of it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from msgspec import Meta
 from starlette.requests import Request
 
 from bus.errors import ConfigError
+from bus.verdicts import Policy
 from workers.delivery.filters import Filter
 from workers.gateway.problems import Problem
 from workers.records.moments import parse_moment
@@ -24,6 +25,7 @@ Session = Annotated[str, Meta(description="The session's id, or how it begins.")
 Since = Annotated[str, Meta(description=f"No older than this: {_TIME}.")]
 Until = Annotated[str, Meta(description=f"No newer than this: {_TIME}.")]
 Limit = Annotated[int, Meta(ge=1, le=MOST_ITEMS, description="The most items of a page.")]
+Wait = Annotated[str, Meta(description="The longest wait for a verdict: `5s`.", examples=["5s"])]
 Cursor = Annotated[str, Meta(description="The `next` of the page before, with the same filters.")]
 
 
@@ -108,6 +110,33 @@ class DeliveryQuery(LetterQuery, frozen=True, kw_only=True, forbid_unknown_field
         return msgspec.structs.replace(super().filter(), states=self.state, status=self.status)
 
 
+class HookQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """How a hook call is answered."""
+
+    on_failure: Annotated[Policy, Meta(description="The failure policy; a stricter setting wins.")] = "allow"
+    wait: Wait = ""
+
+
+class LiveQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the feed begins, and what it sends."""
+
+    cursor: Annotated[str, Meta(description="The cursor of the last message; without it the feed begins now.")] = ""
+    events: Annotated[str, Meta(description="Event patterns, with commas between them.")] = ""
+    where: Annotated[str, Meta(description="A CEL condition, as a hook's `when`.")] = ""
+
+
+class WaitQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """How long a verdict may take."""
+
+    wait: Wait = ""
+
+
+class ReadyQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """How the state is told."""
+
+    verbose: Annotated[str, Meta(description="Lists the checks; its value does not matter.")] = ""
+
+
 Q = TypeVar("Q", bound=msgspec.Struct)
 
 
@@ -130,7 +159,7 @@ def read_query(request: Request, kind: type[Q]) -> Q:
 
 def bad_query(detail: str) -> Problem:
     """The problem of a call whose parameters are wrong."""
-    return Problem(400, "query-invalid", f"{detail}")
+    return Problem(400, "query-invalid", f"{detail}; /openapi.json lists the parameters")
 
 
 def _moment(text: str) -> int:

@@ -80,6 +80,7 @@ class Gateway:
                 Metrics(connections, rq, keys, settings, places, _version()),
                 Reading(connections, rq, keys, settings, watcher),
                 LiveEvents(self._feed),
+                _version(),
             ),
             LiveSocket(self._feed),
             Access(settings, self._tokens),

@@ -1,0 +1,141 @@
+"""`/openapi.json`: OpenAPI 3.1 of a gateway, made from its endpoints and the types that they use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bus.wire.codec import write_json
+from workers.gateway.endpoint import JSON, Content, Endpoint
+from workers.gateway.lists import NDJSON
+from workers.gateway.problems import MEDIA_TYPE, TITLES, ProblemBody
+
+_REFS: Final = "#/components/schemas/{name}"
+_PATH_PARAMETER: Final = re.compile(r"\{(\w+)\}")
+_ABOUT: Final = (
+    "HTTP in front of Fleethook. TCP calls need a bearer token (`fleethook tokens create NAME`); `security` names the scope "
+    "that it has to have. Every error is a problem (RFC 9457) and never holds a decision."
+)
+_ALWAYS: Final = (403, 500, 503)
+_WITH_TOKEN: Final = (401,)
+_WITH_BODY: Final = (400, 408, 413, 415)
+
+
+class OpenApi:
+    """The description of some endpoints and of itself."""
+
+    def __init__(self, endpoints: Iterable[Endpoint], version: str) -> None:
+        own = Endpoint("GET", "/openapi.json", None, self.handle, (Content(dict[str, Any]),))
+        self.endpoints = (*endpoints, own)
+        self._version = version
+
+    async def handle(self, _: Request) -> Response:
+        """This description."""
+        return Response(self._body, 200, None, JSON)
+
+    @cached_property
+    def _body(self) -> bytes:
+        return write_json(self.document) + b"\n"
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """The description as a value."""
+        kinds = {id(kind): kind for endpoint in self.endpoints for kind in _kinds(endpoint)}
+        schemas, components = msgspec.json.schema_components(list(kinds.values()), ref_template=_REFS)
+        by_kind = dict(zip(kinds, schemas, strict=True))
+        paths: dict[str, dict[str, Any]] = {}
+        for endpoint in self.endpoints:
+            paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, by_kind)
+        return {
+            "openapi": "3.1.0",
+            "info": {"title": "Fleethook gateway", "version": self._version, "description": _ABOUT},
+            "paths": paths,
+            "components": {
+                "schemas": components,
+                "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            },
+        }
+
+
+def _kinds(endpoint: Endpoint) -> list[Any]:
+    used = [content.kind for content in (*endpoint.answer, *endpoint.body)] + [endpoint.item, ProblemBody]
+    return [kind for kind in used if kind is not None]
+
+
+def _operation(endpoint: Endpoint, schemas: Mapping[int, Any]) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": re.sub(r"\W+", "_", f"{endpoint.method.lower()}{endpoint.path}").strip("_"),
+        "summary": (endpoint.handle.__doc__ or "").strip().partition("\n")[0],
+        "parameters": _parameters(endpoint),
+        "security": [{"token": [endpoint.scope]}] if endpoint.scope else [],
+        "responses": {
+            str(endpoint.status): {"description": "Success.", **_answers(endpoint, schemas)},
+            **{str(status): {"description": "Success, without a body."} for status in endpoint.also},
+            **{str(status): _problem(status, schemas) for status in _refusals(endpoint)},
+        },
+    }
+    if endpoint.body:
+        operation["requestBody"] = {"required": True, "content": _contents(endpoint.body, schemas)}
+    return operation
+
+
+def _answers(endpoint: Endpoint, schemas: Mapping[int, Any]) -> dict[str, Any]:
+    if endpoint.item is None:
+        return {"content": _contents(endpoint.answer, schemas)} if endpoint.answer else {}
+    item = schemas[id(endpoint.item)]
+    cursor = {"type": ["string", "null"], "description": "The cursor of the next page; null at the end."}
+    page = {"items": {"type": "array", "items": item}, "next": cursor}
+    lines = {"type": "string", "description": "An item on each line, to the end of the list."}
+    return {
+        "content": {
+            JSON: {"schema": {"type": "object", "properties": page, "required": ["items", "next"]}},
+            NDJSON: {"schema": lines},
+        }
+    }
+
+
+def _contents(contents: Iterable[Content], schemas: Mapping[int, Any]) -> dict[str, Any]:
+    return {
+        media: {} if content.kind is None else {"schema": schemas[id(content.kind)]}
+        for content in contents
+        for media in content.media
+    }
+
+
+def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in _PATH_PARAMETER.findall(endpoint.path)
+    ]
+    if endpoint.query is not None:
+        schema = msgspec.json.schema(endpoint.query)
+        for name, said in schema["$defs"][endpoint.query.__name__]["properties"].items():
+            found.append({"name": name, "in": "query", "description": said.pop("description", ""), "schema": said})
+    found += [
+        {"name": name, "in": "header", "description": text, "schema": {"type": "string"}}
+        for name, text in endpoint.headers
+    ]
+    return found
+
+
+def _refusals(endpoint: Endpoint) -> list[int]:
+    statuses = {*_ALWAYS, *endpoint.refusals} - {endpoint.status}
+    statuses |= {*_WITH_TOKEN} if endpoint.scope else set()
+    statuses |= {*_WITH_BODY} if endpoint.body else set()
+    statuses |= {400} if endpoint.query is not None else set()
+    statuses |= {404} if "{" in endpoint.path else set()
+    return sorted(statuses)
+
+
+def _problem(status: int, schemas: Mapping[int, Any]) -> dict[str, Any]:
+    title = TITLES[status]
+    return {
+        "description": f"{title[0].upper()}{title[1:]}.",
+        "content": {MEDIA_TYPE: {"schema": schemas[id(ProblemBody)]}},
+    }
