@@ -20,6 +20,9 @@ from workers.gateway.tokens import Scope, TokenBook
 LOCAL: Final = "fleethook.local"
 """The entry of an ASGI scope that says that the call came through the unix socket, which only this user can open."""
 
+CALLER: Final = "fleethook.caller"
+"""The entry of an ASGI scope with the name of the caller's token."""
+
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
 _BEARER: Final = "bearer "
 _SUBPROTOCOL: Final = "fleethook.bearer."

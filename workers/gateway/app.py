@@ -20,7 +20,8 @@ from bus.hooksets.known_hosts import KnownHost
 from bus.verdicts import Verdict
 from workers.delivery.dead_letters import DeadLetter
 from workers.delivery.deliveries import Delivery
-from workers.gateway.access import Access
+from workers.gateway.access import CALLER, Access
+from workers.gateway.doing import Doing, Done, EndpointState, Ids, Pause
 from workers.gateway.endpoint import TEXT, Content, Endpoint, Handle
 from workers.gateway.entries import Entries
 from workers.gateway.event_formats import BATCH, STRUCTURED
@@ -81,6 +82,7 @@ def endpoints(
     health: Health,
     metrics: Metrics,
     reading: Reading,
+    doing: Doing,
     live: LiveEvents,
     version: str,
 ) -> tuple[Endpoint, ...]:
@@ -133,8 +135,17 @@ def endpoints(
         _list("/v1/hosts", reading.hosts, KnownHost),
         _list("/v1/workers", reading.workers, Role),
         Endpoint("GET", "/v1/live/sse", "observe", live.handle, _STREAM, query=LiveQuery),
+        _act("/v1/deliveries/retry", doing.retry, Ids, Done),
+        _act("/v1/dead/redrive", doing.redrive, Ids, Done),
+        _act("/v1/endpoints/{id}/pause", doing.pause, Pause, EndpointState),
+        _act("/v1/endpoints/{id}/resume", doing.resume, None, EndpointState, 409),
     )
     return OpenApi(paths, version).endpoints
+
+
+def _act(path: str, handle: Handle, body: Any, answer: Any, *refusals: int) -> Endpoint:
+    bodies = (Content(body),) if body is not None else ()
+    return Endpoint("POST", path, "operate", handle, (Content(answer),), body=bodies, refusals=refusals)
 
 
 def _list(path: str, handle: Handle, item: Any, query: type[msgspec.Struct] = NoQuery) -> Endpoint:
@@ -167,7 +178,7 @@ def _checked(endpoint: Endpoint, access: Access) -> Handle:
 
     async def answer(request: Request) -> Response:
         try:
-            await access.check(request, endpoint.scope)
+            request.scope[CALLER] = await access.check(request, endpoint.scope)
             response = await endpoint.handle(request)
         except FleethookError as error:
             response = _failed(endpoint, request, problem_of(error))

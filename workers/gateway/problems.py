@@ -19,6 +19,7 @@ TITLES: Final = {
     404: "not found",
     405: "method not allowed",
     408: "the body came too slowly",
+    409: "not possible in this state",
     413: "the body is too large",
     415: "media type not supported",
     499: "the caller hung up",

@@ -29,6 +29,7 @@ from bus.wire.keys import Keys
 from workers.gateway import registration
 from workers.gateway.access import LOCAL, Access, bracketed, is_loopback
 from workers.gateway.app import application, endpoints
+from workers.gateway.doing import Doing
 from workers.gateway.entries import Entries
 from workers.gateway.health import Health
 from workers.gateway.hooks import Hooks
@@ -79,6 +80,7 @@ class Gateway:
                 Health(connections, keys),
                 Metrics(connections, rq, keys, settings, places, _version()),
                 Reading(connections, rq, keys, settings, watcher),
+                Doing(connections, keys, watcher),
                 LiveEvents(self._feed),
                 _version(),
             ),

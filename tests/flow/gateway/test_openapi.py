@@ -86,7 +86,7 @@ def test_no_generated_call_finds_a_server_error_or_an_undocumented_answer(
 ) -> None:
     """Calls made from the description, valid and invalid, against the real process."""
     assert client.post("/v1/requests", json=CALL).status_code == 200  # so that there is something to list
-    token = gateway.token("schemathesis", "publish", "observe")
+    token = gateway.token("schemathesis", "publish", "observe", "operate")
     checks = (
         "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,"
         "response_headers_conformance,ignored_auth,unsupported_method"
