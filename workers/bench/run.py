@@ -10,6 +10,7 @@ from typing import Final
 
 from workers.bench.delivery_latency import latency_figures
 from workers.bench.dialects import dialect_figures
+from workers.bench.gateway import gateway_figures
 from workers.bench.guarding import guard_figures
 from workers.bench.heavy import heavy_figures
 from workers.bench.isolation import isolation_figures
@@ -33,6 +34,7 @@ PARTS: Final[dict[str, Callable[[str, int, Sizes], Awaitable[list[Figure]]]]] = 
     "command": command_figures,
     "dialects": dialect_figures,
     "shim": shim_figures,
+    "gateway": gateway_figures,
     "publish": publish_figures,
     "deliveries": _deliveries,
     "isolation": isolation_figures,

@@ -70,13 +70,13 @@ async def shim_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
         plain = (sys.executable, "-c", REDIS_PY, "-", "bench:bare", "bench:shim")
 
         async def ours() -> float:
-            return await asyncio.to_thread(_spawned, shim, {})
+            return await asyncio.to_thread(spawned, shim, {})
 
         async def theirs() -> float:
-            return await asyncio.to_thread(_spawned, empty, {})
+            return await asyncio.to_thread(spawned, empty, {})
 
         async def through_redis_py() -> float:
-            return await asyncio.to_thread(_spawned, plain, {"BENCH_URL": url})
+            return await asyncio.to_thread(spawned, plain, {"BENCH_URL": url})
 
         evaluator = ("-m", "workers.cli", "worker", "evaluator")
         async with process(url, *evaluator), process(url, "-m", "workers.bench.bare", "bench:bare"):
@@ -100,7 +100,8 @@ async def shim_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     ]
 
 
-def _spawned(command: tuple[str, ...], extra: dict[str, str]) -> float:
+def spawned(command: tuple[str, ...], extra: dict[str, str]) -> float:
+    """Milliseconds of one process with the payload on stdin."""
     environment = {**os.environ, **extra}
     start = time.perf_counter()
     subprocess.run(command, input=PAYLOAD, stdout=subprocess.DEVNULL, env=environment, check=True)

@@ -8,13 +8,26 @@ from workers.cli.common import Context, common_options, pass_fleet
 from workers.cli.screens.columns import Cell, Column
 from workers.cli.screens.progress import Progress, TimedPart
 
-PARTS = ("request", "command", "dialects", "shim", "publish", "deliveries", "isolation", "guards", "heavy", "start")
+PARTS = (
+    "request",
+    "command",
+    "dialects",
+    "shim",
+    "gateway",
+    "publish",
+    "deliveries",
+    "isolation",
+    "guards",
+    "heavy",
+    "start",
+)
 
 LENGTHS = {
     "request": (2.0, 18.0, 2.0),
     "command": (1.0, 3.0, 1.0),
     "dialects": (2.0, 7.0, 2.0),
     "shim": (1.0, 7.0, 1.0),
+    "gateway": (4.0, 12.0, 4.0),
     "publish": (0.5, 1.0, 0.5),
     "deliveries": (10.0, 50.0, 6.0),
     "isolation": (10.0, 40.0, 8.0),

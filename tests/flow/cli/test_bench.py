@@ -27,6 +27,8 @@ COMPARED = {
     "command hook minus rule hook": "at most",
     "verdict through the heaviest dialect": "at most",
     "shim, spawn to exit with a verdict": "at most",
+    "shim by the gateway's unix socket, spawn to exit": "at most",
+    "hook over HTTP, unix socket, p50": "at most",
     "publish, pipelined": "at least",
     "deliveries per CPU-second of the carrier": "at least",
     "deliveries per CPU-second of the carrier, plainly": "at least",
@@ -41,7 +43,7 @@ COMPARED = {
 
 
 TOGETHER = (
-    ("deliveries", "publish"),
+    ("deliveries", "publish", "gateway"),
     ("isolation", "shim", "command", "heavy"),
     ("request", "dialects", "guards", "start"),
 )
