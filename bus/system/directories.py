@@ -55,6 +55,11 @@ class Directories:
         return self.runtime / "gateway.addresses"
 
     @property
+    def gateway_lock(self) -> Path:
+        """The lock of the gateway that runs here."""
+        return self.runtime / "gateway.lock"
+
+    @property
     def server_dir(self) -> Path:
         """The directory of the embedded server's data."""
         return self.data / "server"

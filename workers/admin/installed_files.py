@@ -51,6 +51,10 @@ def installed_files(places: Directories, starter: str) -> list[InstalledFile]:
             InstalledFile(places.runtime / name, "its socket, locks and process id")
             for name in (SOCKET_NAME, "redis.lock", "up.pid", "up.lock")
         ),
+        *(
+            InstalledFile(path, "the socket, addresses and lock of this machine's gateway")
+            for path in (places.gateway_socket, places.gateway_file, places.gateway_lock)
+        ),
     ]
     if user is not None and _text(user) == starter:
         found.append(InstalledFile(user, "the hook file as the first `up` wrote it"))

@@ -89,7 +89,7 @@ class Gateway:
         )
         self._servers: list[_Server] = []
         self._addresses: list[str] = []
-        self._lock = places.runtime / "gateway.lock"
+        self._lock = places.gateway_lock
 
     async def prepare(self) -> None:
         """Check that the bus can be reached, and that there are tokens where others than this machine can call.
