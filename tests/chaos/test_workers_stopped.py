@@ -92,7 +92,10 @@ async def test_an_evaluator_that_was_stopped_says_nothing_twice(
             stopped = fleet.of("evaluator")[number % 2]
             stopped.freeze()
             await gone(counts, stopped, "evaluator")
-            await when(lambda: "took over" in fleet.said("evaluator"), "others carry it on")
+            # It may have been stopped between two requests: then there is nothing to carry on, and the other answers all.
+            await when(
+                lambda: "took over" in fleet.said("evaluator") or len(answered) == total, "the other carries it on"
+            )
             stopped.thaw()
         await asyncio.gather(*agents)
     await counts.settled()
