@@ -2,12 +2,12 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# pip shows its own progress on a terminal; a log gets our line alone.
-PIP_INSTALL = $(BIN)/python -m pip install --disable-pip-version-check $$(test -t 2 || echo --quiet)
+# pip shows its own progress on a terminal; a log gets our line alone. A .venv that another tool made may have no pip.
+PIP_INSTALL = { $(BIN)/python -m pip --version || $(BIN)/python -m ensurepip; } > /dev/null 2>&1; $(BIN)/python -m pip install --disable-pip-version-check $$(test -t 2 || echo --quiet)
 # `make test T=tests/unit` runs a part.
 T      ?= tests
 
-.PHONY: help demo test test-wheel test-agents guards check format docs costs screens chaos bench bench-feed coverage clean
+.PHONY: help demo test test-wheel test-agents guards check format docs costs screens page-screens chaos fuzz bench bench-feed soak coverage clean
 help:
 	@echo "make demo      a scripted fleet through the real processes and a real server"
 	@echo "make test      all tests but the long sizes; TIMED=1 also holds them to their figures in seconds"
@@ -16,9 +16,12 @@ help:
 	@echo "make guards    how well the guard packs judge the corpora, by group"
 	@echo "make check     ruff and mypy --strict"
 	@echo "make screens   make the pictures in docs/screens/ anew, from the product itself"
+	@echo "make page-screens  the same for the pages, in a real Chromium"
 	@echo "make docs      write the references in docs/ anew, from the types in the code"
 	@echo "make chaos     the full sizes: kills, cuts, pauses, counted"
+	@echo "make fuzz      many more generated calls of a gateway, made from its description"
 	@echo "make bench-feed  1,000 clients of the live feed: CPU, memory, delays"
+	@echo "make soak      a gateway under mixed load for ten minutes: whether its memory is flat"
 	@echo "make bench     what it costs against bare libraries, ratios first"
 	@echo "make costs     measure the ranges of docs/costs.md, for about an hour"
 	@echo "make coverage  the tests with branch coverage"
@@ -70,7 +73,11 @@ guards: $(VENV)/.run
 	  echo "$$part"; set --; \
 	  if [ $$part = held-out ]; then set -- --figures $(foreach file,$(wildcard tests/corpora/development/*.jsonl),--without $(file)); fi; \
 	  for file in tests/corpora/$$part/*.jsonl; do set -- "$$@" --corpus "$$file"; done; \
-	  $(BIN)/fleethook guards test "$$@" || exit; \
+	  $(BIN)/fleethook guards test --pack destructive-commands --pack fleethook-itself "$$@" || exit; \
+	done
+	@for file in tests/corpora/packs/*/*.jsonl; do \
+	  echo "$$file"; set --; case $$file in */held-out/*) set -- --figures;; esac; \
+	  $(BIN)/fleethook guards test --pack "$$(basename "$$file" .jsonl)" --corpus "$$file" "$$@" || exit; \
 	done
 
 check: $(VENV)/.dev
@@ -90,10 +97,21 @@ costs: $(VENV)/.dev
 	$(BIN)/python -m docs.measure_costs $(COSTS)
 
 screens: $(VENV)/.dev
-	$(BIN)/python docs/make_screens.py
+	$(BIN)/python -m docs.make_screens
+
+page-screens: $(VENV)/.dev
+	$(BIN)/python -m docs.make_page_screens
 
 chaos: $(VENV)/.dev
 	TIMED=1 $(BIN)/python -m pytest tests/chaos tests/live -m 'chaos or slow' --timeout 1800 -s
+
+# 1,000 held calls while evaluators, gateways and the server are killed: none lost, none answered twice, no wrong state.
+chaos-approvals: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/chaos/test_approvals_killed.py -m 'chaos or slow' -n 0 --timeout 1800 -s
+
+# Fifty random calls of each path instead of four.
+fuzz: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/flow/gateway/test_openapi.py -m slow -n 0
 
 bench: $(VENV)/.dev
 	$(BIN)/fleethook bench
@@ -101,6 +119,10 @@ bench: $(VENV)/.dev
 # The live feed with 1,000 clients, in two minutes. Other sizes: `make bench-feed FEED="--clients 100 --rate 50"`.
 bench-feed: $(VENV)/.dev
 	$(BIN)/python -m docs.measure_feed $(FEED)
+
+# A gateway under mixed load. Shorter: `make soak SOAK="--minutes 2"`.
+soak: $(VENV)/.dev
+	$(BIN)/python -m docs.measure_load $(SOAK)
 
 coverage: $(VENV)/.dev
 	$(BIN)/coverage erase

@@ -199,9 +199,10 @@ async def _run(evaluation: Evaluation, hook: Hook, event: Event, deadline: float
         reason = f"{outcome.failure}; its failure policy is {policy}" if decision != "abstain" else ""
         outcome = msgspec.structs.replace(outcome, contexts=(), **_NO_CHANGES)
     changes = outcome.updated_input or outcome.updated_output is not None or outcome.halt or outcome.contexts
+    observed: Decision | None = None
     if hook.observe and (decision != "abstain" or changes):
         note = f"observed only: hook {hook.id!r} would have said {_observed_text(decision, reason, outcome)}"
-        decision, reason = "abstain", ""
+        observed, decision, reason = decision, "abstain", ""
         outcome = msgspec.structs.replace(outcome, contexts=(), instead="", note=note, **_NO_CHANGES)
     part = Part(
         hook=hook.id,
@@ -214,6 +215,8 @@ async def _run(evaluation: Evaluation, hook: Hook, event: Event, deadline: float
         fallback=outcome.failure,
         origin=hook.origin,
         output=outcome.output,
+        hold=hook.hold if decision == "ask" else None,
+        observed=observed,
     )
     return outcome, part
 

@@ -9,16 +9,21 @@ from pathlib import Path
 
 import msgspec
 
-from bus.errors import FleethookError
+from bus.errors import FleethookError, Unanswered
 from bus.event_folder import UNKNOWN_FOLDER, event_folder
 from bus.events import Event
 from bus.ids import event_id, host_name
 from bus.sdk.facade import DEFAULT_BUDGET, AgentFacade, SyncAgentFacade
+from bus.tracing.context import at_trace, trace_of
+from bus.tracing.spans import ambient
 from bus.transport import Fields, Transport, event_entry
 from bus.verdicts import Policy, Verdict, bus_policy, failed
 from bus.wire.codec import decode_verdict
 from bus.wire.connections import CONNECT_SECONDS, Connections
 from bus.wire.keys import Keys
+
+_MOST_OUTAGE = 10.0
+"""The longest time (seconds) for which a request tries a server that is away."""
 
 
 class Bus(AgentFacade):
@@ -86,28 +91,38 @@ class Bus(AgentFacade):
         """The verdict on `event`, within `budget` seconds.
 
         If none can come (Redis is away, no evaluator is alive, the budget is used up), the failure policy answers, and the
-        verdict's `fallback` says why. A verdict whose reply was lost is read again.
+        verdict's `fallback` says why. A verdict whose reply was lost is read again. A caller that waits for longer than usual
+        may wait for a person: it also waits for a server that restarts, up to 10 s.
         """
         deadline = time.monotonic() + budget
         event = self._with_ids(event)
         fields = self._fields(event)
         try:
-            return decode_verdict(await self._transport.ask(fields, deadline))
+            return decode_verdict(await self._transport.ask(fields, deadline, outage=_outage(budget)))
         except FleethookError as error:
             reason = str(error)
             about = ("source", event.source, "event", event.type, "host", event.host)
             await self._transport.report_fallback(fields, about, reason)
+            if isinstance(error, Unanswered):
+                return decode_verdict(error.answer)
             return failed(bus_policy(self.on_failure, event.type), reason, event=event.id)
 
     def _with_ids(self, event: Event) -> Event:
         parent = event.parent or os.environ.get("FLEETHOOK_PARENT", "")
-        if event.id and event.host and parent == event.parent:
+        context = trace_of(event) if event.traceparent else ambient()
+        if event.id and event.host and parent == event.parent and context.traceparent == event.traceparent:
             return event
+        event = at_trace(event, context)
         return msgspec.structs.replace(event, id=event.id or event_id(), host=event.host or self._host, parent=parent)
 
     def _fields(self, event: Event) -> Fields:
         folder = event_folder(event.cwd) if event.host == self._host else UNKNOWN_FOLDER
         return event_entry(event, folder, self.on_failure)
+
+
+def _outage(budget: float) -> float:
+    """The seconds for which a request tries a server that is away; none with the default budget."""
+    return max(0.0, min(_MOST_OUTAGE, (budget - DEFAULT_BUDGET) / 5))
 
 
 def _machine_spool(url: str, namespace: str) -> Path:

@@ -11,6 +11,7 @@
     ├── Unreachable            Redis (or a gateway) is away, full, read-only or refuses our credentials
     │   └── NoEvaluator        Redis answers, but no evaluator is alive
     ├── RequestTimeout         the budget is used up and no verdict came
+    ├── Unanswered             no verdict came for a call that waits for a person
     ├── ServerError            the embedded server cannot run: no program, a foreign data directory, another user's server
     ├── TargetRefused          the address policy refuses to connect there
     ├── SignatureError         a webhook whose id, time or signature is not valid
@@ -90,6 +91,14 @@ class NoEvaluator(Unreachable):
 
 class RequestTimeout(FleethookError):
     """The budget of a request is used up and no verdict came."""
+
+
+class Unanswered(FleethookError):
+    """No verdict came for a call that waits for a person; `answer` is the one that an evaluator left for this case."""
+
+    def __init__(self, reason: str, answer: bytes) -> None:
+        self.answer = answer
+        super().__init__(f"{reason}; the call waits for a person")
 
 
 class ServerError(FleethookError):

@@ -56,6 +56,14 @@ class EventType(StrEnum):
     HOOKS_REJECTED = "hooks:rejected"
     GUARD_CHANGED = "guard:changed"
     BUS_REPAIRED = "bus:repaired"
+    APPROVAL_REQUESTED = "approval:requested"
+    APPROVAL_ANSWERED = "approval:answered"
+    APPROVAL_ENDED = "approval:ended"
+    FLEET_STOPPED = "fleet:stopped"
+    FLEET_RESUMED = "fleet:resumed"
+    COVERAGE_GAP = "coverage:gap"
+    MESSAGE_SENT = "message:sent"
+    MESSAGE_DELIVERED = "message:delivered"
 
 
 OWN = frozenset(
@@ -65,6 +73,14 @@ OWN = frozenset(
         EventType.HOOKS_REJECTED.value,
         EventType.GUARD_CHANGED.value,
         EventType.BUS_REPAIRED.value,
+        EventType.APPROVAL_REQUESTED.value,
+        EventType.APPROVAL_ANSWERED.value,
+        EventType.APPROVAL_ENDED.value,
+        EventType.FLEET_STOPPED.value,
+        EventType.FLEET_RESUMED.value,
+        EventType.COVERAGE_GAP.value,
+        EventType.MESSAGE_SENT.value,
+        EventType.MESSAGE_DELIVERED.value,
     }
 )
 """The event types of Fleethook itself; no agent sends them."""
@@ -100,10 +116,19 @@ class Meaning(NamedTuple):
 
     sentence: str
     fields: tuple[str, ...] = ()
-    """The fields of the event that it has beside those that every event has."""
+    """The fields that events of this type have in addition to those of every event."""
 
 
 _CALL: Final = ("tool", "native_tool", "call", "input")
+_QUESTION: Final = (
+    "data.question",
+    "data.state",
+    "data.summary",
+    "data.reason",
+    "data.rules",
+    "data.until",
+    "data.default",
+)
 
 MEANINGS: Final[dict[EventType, Meaning]] = {
     EventType.TOOL_PRE_EXECUTE: Meaning("A tool is about to run; it can be denied or its input changed.", _CALL),
@@ -148,7 +173,7 @@ MEANINGS: Final[dict[EventType, Meaning]] = {
     EventType.CONFIG_CHANGE: Meaning("A settings file of the agent has changed.", ("data",)),
     EventType.FILE_CHANGE: Meaning("A file was edited, or a watched file has changed.", ("data",)),
     EventType.ENDPOINT_FAILING: Meaning(
-        "An endpoint has only failed for a while: 50, 70 or 90 % of the time that disables it.",
+        "All deliveries to an endpoint have failed for 50, 70 or 90 % of the time after which it is disabled.",
         ("data.endpoint", "data.since", "data.failures", "data.percent", "data.last"),
     ),
     EventType.ENDPOINT_DISABLED: Meaning(
@@ -165,6 +190,47 @@ MEANINGS: Final[dict[EventType, Meaning]] = {
     EventType.BUS_REPAIRED: Meaning(
         "A Redis stream had an entry id from the future, so its entries were moved to a new stream.",
         ("data.stream", "data.entries", "data.worker"),
+    ),
+    EventType.APPROVAL_REQUESTED: Meaning(
+        "A call is held, and a question waits for a person's answer.", ("session", "tool", "parent", *_QUESTION)
+    ),
+    EventType.APPROVAL_ANSWERED: Meaning(
+        "A person has approved or denied a held call (`data.state`).",
+        ("session", "tool", "parent", *_QUESTION, "data.by", "data.via", "data.comment"),
+    ),
+    EventType.APPROVAL_ENDED: Meaning(
+        "A question ended without a person's answer: `timed_out`, `nobody_could_be_asked` or `overtaken` (`data.state`).",
+        ("session", "tool", "parent", *_QUESTION),
+    ),
+    EventType.FLEET_STOPPED: Meaning(
+        "A person has stopped agents: their prompts, tool calls and permission questions are denied.",
+        ("data.stop", "data.where", "data.reason", "data.by", "data.via"),
+    ),
+    EventType.FLEET_RESUMED: Meaning(
+        "A person has lifted stops.", ("data.stops", "data.reason", "data.by", "data.via")
+    ),
+    EventType.COVERAGE_GAP: Meaning(
+        "A session's tool calls run without their pre-hook event, so no hook is asked; once for each session and cause.",
+        (
+            "session",
+            "tool",
+            "call",
+            "parent",
+            "data.agent",
+            "data.version",
+            "data.cause",
+            "data.text",
+            "data.fix",
+            "data.time",
+        ),
+    ),
+    EventType.MESSAGE_SENT: Meaning(
+        "A person has sent a message into sessions.",
+        ("data.message", "data.text", "data.by", "data.via", "data.where", "data.sessions"),
+    ),
+    EventType.MESSAGE_DELIVERED: Meaning(
+        "The answer to an event (`data.event`) has brought a person's message to a session.",
+        ("session", "parent", "data.message", "data.agent", "data.event"),
     ),
 }
 """Every canonical type in words, for the reference and for `--help`."""
@@ -225,6 +291,17 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             description="The id of the event whose hook caused this one (FLEETHOOK_PARENT), to detect loops.",
             examples=["e01a20522a31a4e022a4d7a4316c8433d"],
         ),
+    ] = ""
+    traceparent: Annotated[
+        str,
+        Meta(
+            description="The W3C trace context of the event; empty if it came without one.",
+            examples=["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"],
+        ),
+    ] = ""
+    tracestate: Annotated[
+        str,
+        Meta(description="The part of the trace context that tracing systems add.", examples=["vendor=t61rcWkgMzE"]),
     ] = ""
     raw: Annotated[
         dict[str, Any] | None,

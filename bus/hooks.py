@@ -8,13 +8,14 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from bus.matching.exact_calls import ExactCall
 from bus.matching.rules import Rule
 from bus.pacing import Batch, Order
-from bus.verdicts import Policy
+from bus.verdicts import Hold, Policy
 
-Kind = Literal["command", "http", "rule"]
+Kind = Literal["command", "http", "rule", "plugin"]
 Layer = Literal["fleet", "user", "project", "session"]
-Format = Literal["fleethook", "cloudevents", "slack", "discord", "pagerduty", "teams"]
+Format = Literal["fleethook", "cloudevents", "slack", "discord", "pagerduty", "teams", "ntfy"]
 Payload = Literal["full", "thin", "raw"]
 Resolve = Literal["never", "retry", "session"]
 Schedule = Literal["default", "gobby", "fast", "once"]
@@ -88,8 +89,37 @@ class HttpCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     ] = "full"
 
 
+class PluginHandler(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A handler of a Python plugin, which runs in the plugin's process (G-11)."""
+
+    method: str = ""
+    """The method's name; empty stands for the handlers that only loading the plugin shows."""
+    event: str = ""
+    """The name under which the handler was registered: Gobby's name of the event, or a pattern."""
+
+
+class Plugin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A Python plugin that a hook file enables, and how it runs."""
+
+    name: str
+    path: str = ""
+    """The absolute path of its file; empty in a published set, where each worker looks for it by name."""
+    module: str = ""
+    """The module of an installed package, for a plugin that was found by its entry point."""
+    config: dict[str, Any] = msgspec.field(default_factory=dict)
+    requires: tuple[str, ...] = ()
+    """The names of the plugins that are loaded before it, in the same process."""
+    env_pass: tuple[str, ...] = ()
+    memory: int = 512
+    """MiB that its process may use."""
+    sha256: str = ""
+    """SHA-256 (hex) of its file as the user trusted it; empty where any content is loaded."""
+    origin: str = ""
+    """`file:line` of the entry that enables it."""
+
+
 class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One hook: when it runs (`on`, `tool`, `when`), what it runs (`command`, `http` or `rule`), and how.
+    """One hook: when it runs (`on`, `tool`, `when`), what it runs (`command`, `http`, `rule` or `handler`), and how.
 
     The loader sets `layer` and the fields below it; a file cannot.
     """
@@ -103,6 +133,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     command: str = ""
     http: HttpCall | None = None
     rule: Rule | None = None
+    handler: PluginHandler | None = None
     blocking: bool = True
     priority: int = 50
     """Within a layer, hooks with a lower priority run first."""
@@ -123,6 +154,10 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     which always run on the event's machine (X-02)."""
     observe: bool = False
     """Record what it would have decided, and decide nothing."""
+    hold: Hold | None = None
+    """How its `ask` waits for a person's answer; None: the agent itself asks."""
+    unless: tuple[ExactCall, ...] = ()
+    """Exact calls at which it does not run."""
     dialect: str = NATIVE
     plugin: str = ""
     """The plugin that it belongs to; empty if its system has no plugins."""
@@ -147,7 +182,9 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def kind(self) -> Kind:
-        """Which of `command`, `http` and `rule` it has."""
+        """Which of `command`, `http`, `rule` and `handler` it has."""
+        if self.handler is not None:
+            return "plugin"
         return "command" if self.command else "http" if self.http is not None else "rule"
 
     @property
@@ -189,7 +226,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Seconds before each further attempt, or a schedule's name; empty: the default schedule."""
     max_in_flight: int = 10
     rate: str = ""
-    """The highest rate of attempts, such as `10/s` or `600/min`; empty: no limit (`pacing.py`)."""
+    """The highest rate of attempts, such as `10/s` or `600/min`; empty: no limit (`bus/pacing.py`)."""
     order: Order = "none"
     """`fifo`: a session's deliveries are sent one at a time, in the order of its events."""
     batch: Batch | None = None

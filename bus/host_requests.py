@@ -44,6 +44,8 @@ class HostPart(NamedTuple):
     changes: Mapping[str, Any]
     """Changes that hooks of the fleet have made to the input."""
     policy: Policy
+    rules_only: bool = False
+    """Only the rules are asked: the other hooks have run before a person answered."""
 
 
 def role(host: str) -> str:
@@ -52,7 +54,7 @@ def role(host: str) -> str:
 
 
 class HostState(NamedTuple):
-    """What the server knows of one host."""
+    """The facts that the server has about one host."""
 
     alive: bool
     """Whether `fleethook worker host` runs there."""
@@ -74,7 +76,7 @@ class Hosts:
         return (await self.state(host)).alive
 
     async def state(self, host: str) -> HostState:
-        """What is known of a host; raises Unreachable."""
+        """The facts about a host; raises Unreachable."""
         now = time.monotonic()
         known = self._known.get(host)
         if known is None or now - known[0] >= _KNOWN_SECONDS:
@@ -101,24 +103,10 @@ class Hosts:
 
         While a note says that slow hooks run there, it waits until `latest`, by the server's clock like `deadline`.
         """
-        keys, reply, wait = self._keys, self._keys("reply", reply_token()), seconds - _MARGIN_SECONDS
+        reply, wait = self._keys("reply", reply_token()), seconds - _MARGIN_SECONDS
         if wait <= 0:
             return None
-        fields = (
-            "reply",
-            reply,
-            "deadline",
-            deadline,
-            "latest",
-            latest,
-            "policy",
-            policy,
-            "event",
-            encode_event(event),
-            "changes",
-            pack(dict(changes)),
-        )
-        add = ScriptCall("ask", (keys("requests", event.host),), (GROUP, *fields)).whole_command()
+        add = self._add(event, changes, policy, reply, "deadline", deadline, "latest", latest)
         # BLPOP and not BLMOVE, which a server at its memory limit refuses.
         with self._connections.lease() as connection:
             replies = await connection.exchange([add, ("BLPOP", reply, f"{wait:.3f}")], seconds=wait + 1.0)
@@ -140,6 +128,22 @@ class Hosts:
                 break
         return None if raw is None else decode_verdict(bytes(raw[1]))
 
+    async def ask_rules(
+        self, event: Event, changes: Mapping[str, Any], policy: Policy, seconds: float
+    ) -> Verdict | None:
+        """The verdict of the host's rules alone, within `seconds`; None if it does not answer. Raises Unreachable."""
+        reply = self._keys("reply", reply_token())
+        add = self._add(event, changes, policy, reply, "deadline", 0, "rules", 1)
+        with self._connections.lease() as connection:
+            replies = await connection.exchange([add, ("BLPOP", reply, f"{seconds:.3f}")], seconds=seconds + 1.0)
+        checked(replies[0], f"asking host {event.host}")
+        raw = checked(replies[1], f"waiting for host {event.host}")
+        return None if raw is None else decode_verdict(bytes(raw[1]))
+
+    def _add(self, event: Event, changes: Mapping[str, Any], policy: Policy, reply: str, *more: str | int) -> Command:
+        about = ("reply", reply, "policy", policy, "event", encode_event(event), "changes", pack(dict(changes)))
+        return ScriptCall("ask", (self._keys("requests", event.host),), (GROUP, *about, *more)).whole_command()
+
 
 def read_part(entry: StreamEntry, keys: Keys) -> HostPart:
     """The part of a request in an entry; raises DecodeError if there is none."""
@@ -153,7 +157,8 @@ def read_part(entry: StreamEntry, keys: Keys) -> HostPart:
         raise DecodeError(f"a host's part of a request has a missing or bad field ({error})") from error
     if not isinstance(event, Event) or not isinstance(changes, dict) or not reply.startswith(keys("reply", "")):
         raise DecodeError("a host's part of a request has fields that no evaluator writes")
-    return HostPart(entry, reply, deadline, latest, event, changes, policy if policy in {"deny", "ask"} else "allow")  # type: ignore[arg-type]  # the set says it
+    policy = policy if policy in {"deny", "ask"} else "allow"
+    return HostPart(entry, reply, deadline, latest, event, changes, policy, b"rules" in fields)  # type: ignore[arg-type]  # the set says it
 
 
 def joined_key(ask: HostPart, keys: Keys) -> str:
@@ -173,10 +178,12 @@ def begin_call(ask: HostPart, keys: Keys, consumer: str) -> ScriptCall:
 
 def answer_commands(ask: HostPart, verdict: Verdict, keys: Keys) -> list[Command]:
     """The commands that send the verdict to every caller that asked for this part, and remove the entry."""
+    # The run that `part:<id>` is about is that of all hooks; nobody joins a question for the rules alone.
+    run = f"{ask.event.id}:rules" if ask.rules_only else ask.event.id
     return [
         ScriptCall(
             "reply",
-            (ask.entry.stream, ask.reply, keys("part", ask.event.id), joined_key(ask, keys)),
+            (ask.entry.stream, ask.reply, keys("part", run), keys("join", run, "host")),
             (GROUP, ask.entry.id, encode_verdict(verdict), KEPT_MS),
         ).whole_command()
     ]

@@ -1,5 +1,6 @@
 """Starts the hook command from cached bytecode, since compiling its source at every hook would cost 3 ms more.
 
+Python compiles this file itself at every hook, so what need not be here is in `bus/shim/imports.py`.
 Agents' settings call it: `PY -I -S /abs/bus/launcher.py AGENT EVENT ANSWERFILE [closed | open TEXT]`. If the hook command
 cannot start, this file answers itself: with `closed` exit code 2 and a text on stderr, else exit code 0 and TEXT or nothing.
 """
@@ -9,9 +10,13 @@ import sys
 from _frozen_importlib_external import MAGIC_NUMBER
 from marshal import loads
 
+TYPE_CHECKING = False  # typing costs 7 ms, and type checkers know this name without it
+if TYPE_CHECKING:
+    from types import CodeType
 
-def load(path: str, name: str) -> "dict[str, object]":
-    """The globals of a module, from its cached bytecode. If the source is newer than the bytecode, it is compiled."""
+
+def bytecode(path: str) -> "CodeType":
+    """The code of a module, from its cached bytecode. If the source is newer than the bytecode, it is compiled."""
     folder, _, file_name = path.rpartition("/")
     stat = posix.stat(path)
     code = None
@@ -26,28 +31,21 @@ def load(path: str, name: str) -> "dict[str, object]":
     if code is None:
         with open(path, "rb") as file:
             code = compile(file.read(), path, "exec", dont_inherit=True)
+    return code
+
+
+def load(path: str, name: str) -> "dict[str, object]":
+    """The globals of a module, from its bytecode."""
     names: dict[str, object] = {"__name__": name, "__file__": path}
-    exec(code, names)  # noqa: S102 - the file beside this one
+    exec(bytecode(path), names)  # noqa: S102 - the file beside this one
     return names
-
-
-def prepare_imports(bus_folder: str) -> None:
-    """Make `import bus.shim.…` find its files without running `bus/__init__.py`, which would import much more."""
-    for package, folder in (("bus", bus_folder), ("bus.shim", bus_folder + "/shim")):
-        bare = type(sys)(package)
-        bare.__path__ = [folder]  # which makes a module a package
-        sys.modules.setdefault(package, bare)
 
 
 def main(argv: "list[str]") -> int:
     """Run one hook call and return its exit code. It never raises, because agents do not read tracebacks."""
     try:
-        if sys.stdin is None or sys.stdout is None or sys.stderr is None:
-            # Otherwise the connection to Redis would get the number of the closed descriptor, and the answer would go there.
-            while posix.open("/dev/null", posix.O_RDWR) < 3:
-                pass
         bus_folder = __file__.rpartition("/")[0]
-        prepare_imports(bus_folder)
+        load(bus_folder + "/shim/imports.py", "bus.shim.imports")["prepare"](bus_folder, bytecode)  # type: ignore[operator]  # a function
         status = load(bus_folder + "/shim/main.py", "bus.shim.main")["main"](argv)  # type: ignore[operator]  # its main
     except BaseException as error:  # noqa: BLE001 - no failure may look like a block, or leave a traceback
         if argv[4:5] != ["closed"]:

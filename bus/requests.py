@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 from bus.agents import find
+from bus.agents.reporter import UNKNOWN_REPORTER, Reporter, read_reporter
 from bus.event_folder import UNKNOWN_FOLDER, EventFolder, folder_fields, read_folder
 from bus.events import Event, native_type, source_name
 from bus.ids import event_id
+from bus.secrets.redaction import redact_text
 from bus.shim.answer import pack_answer
 from bus.tools import canonical_input, canonical_tool
+from bus.tracing.context import NO_CONTEXT, TraceContext, read_context
 from bus.verdicts import POLICIES, Policy, Verdict
 from bus.wire.codec import decode_body, encode_verdict, pack
 from bus.wire.keys import CALL_MS, KEPT_MS, MINUTE, SENT_MS, Keys
@@ -25,6 +28,9 @@ MOST_BUDGET_MS: Final = 600_000
 
 _TOKEN: Final = re.compile(r"[0-9a-f]{32}")
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+Flag = Literal["", "none", "kept"]
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -56,41 +62,63 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     folder: EventFolder = UNKNOWN_FOLDER
     added: int = 0
     """When it was added, in milliseconds by the server's clock."""
+    flag: Flag = ""
+    """Whether the hook command keeps a flag of a stop; empty for a caller that cannot keep one."""
+    reporter: Reporter = UNKNOWN_REPORTER
+    trace: TraceContext = NO_CONTEXT
+    """The trace context in the entry's fields; that of a canonical event may be in its body."""
 
 
 def read_request(entry: StreamEntry, keys: Keys) -> Request:
     """The request in a stream entry. Never raises: a missing or bad field gets a harmless value.
 
     An entry without a usable id gets one that is computed from its entry id, the same at every reading. A deadline is
-    accepted only if an evaluator deferred the request: any other deadline would be by an agent's clock.
+    accepted only if an evaluator deferred or held the request: any other deadline would be by an agent's clock.
     """
-    aside = entry.stream == keys("waiting")
-    text = {name: str(raw, "utf-8", "replace") for name, raw in entry.fields.items() if name != b"body"}.get
-    reply, prefix = text(b"reply", ""), keys("reply", "")
+    fields, aside = entry.fields, entry.stream in (keys("waiting"), keys("decided"))
+
+    def text(name: bytes) -> str:
+        raw = fields.get(name)
+        return str(raw, "utf-8", "replace") if raw else ""
+
+    reply, prefix = text(b"reply"), keys("reply", "")
     writable = reply.startswith(prefix) and _TOKEN.fullmatch(reply, len(prefix)) is not None
     # A repair keeps the time of a moved entry in `sent`; an agent that sets it can only lose time.
-    added = min(entry.ms, _number(text(b"sent", "")) if b"sent" in entry.fields else entry.ms)
-    name, parent = text(b"id", ""), text(b"parent", "")
-    deadline = (aside and _number(text(b"deadline", ""))) or added + min(_number(text(b"budget", "")), MOST_BUDGET_MS)
-    latest = (aside and _number(text(b"latest", ""))) or added + min(_number(text(b"patience", "")), MOST_BUDGET_MS)
+    added = min(entry.ms, _number(text(b"sent"))) if b"sent" in fields else entry.ms
+    name, parent = text(b"id"), text(b"parent")
+    deadline = (aside and _number(text(b"deadline"))) or added + min(_number(text(b"budget")), MOST_BUDGET_MS)
+    latest = (aside and _number(text(b"latest"))) or added + min(_number(text(b"patience")), MOST_BUDGET_MS)
     return Request(
         entry=entry,
         id=name if _ID.fullmatch(name) else _own_id(entry),
         reply=reply if writable else "",
         deadline=deadline,
         latest=max(deadline, latest),
-        source=source_name(text(b"source", "")),
-        native=text(b"event", "")[:128],
-        host=text(b"host", "")[:255],
-        body=entry.fields.get(b"body", b""),
+        source=source_name(text(b"source")),
+        native=text(b"event")[:128],
+        host=text(b"host")[:255],
+        body=fields.get(b"body", b""),
         parent=parent if parent and _ID.fullmatch(parent) else "",
-        fallback=text(b"fallback", "")[:512],
-        policy=_policy(text(b"policy", "")),
-        spooled=b"spooled" in entry.fields and b"fallback" in entry.fields,
-        handed=entry.delivered + (_number(text(b"handed", "")) if aside else 0),
-        folder=read_folder(text(b"folder", ""), text(b"repository", "")),
+        fallback=text(b"fallback")[:512],
+        policy=_policy(text(b"policy")),
+        spooled=b"spooled" in fields and b"fallback" in fields,
+        handed=entry.delivered + (_number(text(b"handed")) if aside else 0),
+        folder=read_folder(text(b"folder"), text(b"repository")),
         added=added,
+        flag=_flag(text(b"flag")),
+        reporter=read_reporter(text(b"by"), text(b"version")),
+        trace=checked_context(text(b"traceparent"), text(b"tracestate")) if b"traceparent" in fields else NO_CONTEXT,
     )
+
+
+def checked_context(traceparent: str, tracestate: str) -> TraceContext:
+    """The context in two texts of an agent or program; NO_CONTEXT for bad ones. A state with a secret is dropped."""
+    if not traceparent:
+        return NO_CONTEXT
+    context = read_context(traceparent, tracestate)
+    if context.tracestate and redact_text(context.tracestate) != context.tracestate:
+        return TraceContext(context.traceparent)  # it would be in webhooks and in the environment of hooks
+    return context
 
 
 def sent_by_now(request: Request, now: int) -> Request:
@@ -106,6 +134,10 @@ def _number(digits: str) -> int:
 
 def _policy(text: str) -> Policy:
     return text if text in POLICIES else "allow"
+
+
+def _flag(text: str) -> Flag:
+    return "kept" if text == "kept" else "none" if text == "none" else ""
 
 
 def _own_id(entry: StreamEntry) -> str:
@@ -125,12 +157,22 @@ def event_type(request: Request, event: Event | None) -> str:
 def read_event(request: Request) -> Event:
     """The canonical event in a request (or an event entry); raises DecodeError.
 
-    Id, host, parent and time come from the entry and not from the payload, so no payload can pose as another event.
+    Id, host, parent and time come from the entry and not from the payload, so no payload can pose as another event. The trace
+    context comes from the entry if it has one, else from a canonical event.
     """
     body = decode_body(request.body)
     event = _canonical(body) if isinstance(body, Event) else _native(request, body)
+    context = request.trace
+    if not context.traceparent and event.traceparent and isinstance(body, Event):
+        context = checked_context(event.traceparent, event.tracestate)
     return msgspec.structs.replace(
-        event, id=request.id, host=request.host or event.host, parent=request.parent, time=request.added
+        event,
+        id=request.id,
+        host=request.host or event.host,
+        parent=request.parent,
+        time=request.added,
+        traceparent=context.traceparent,
+        tracestate=context.tracestate,
     )
 
 
@@ -164,15 +206,16 @@ _BIN_HEADS: Final = frozenset({0xC4, 0xC5, 0xC6})
 """First bytes of a msgpack `bin`."""
 
 
-def render(request: Request, verdict: Verdict, event: Event | None) -> tuple[bytes, Verdict]:
+def render(request: Request, verdict: Verdict, event: Event | None, flag: bytes = b"") -> tuple[bytes, Verdict]:
     """The answer in the agent's own form, which the shim only copies, and the verdict to record.
 
     The answer is empty if the verdict itself is the answer. The verdict's `lost` names what the form could not carry.
+    `flag` is what a hook command keeps while a stop is in force.
     """
     if is_canonical(request):
         return b"", verdict
     answer = find(request.source).render(request.native, verdict, event)
-    return pack_answer(answer), msgspec.structs.replace(verdict, lost=answer.lost) if answer.lost else verdict
+    return pack_answer(answer, flag), msgspec.structs.replace(verdict, lost=answer.lost) if answer.lost else verdict
 
 
 def call_key(event: Event | None, keys: Keys) -> str:
@@ -186,8 +229,17 @@ def call_key(event: Event | None, keys: Keys) -> str:
     return keys("call", hashlib.sha256(pack(identity)).hexdigest()[:32])
 
 
-_FIELDS_FROM: Final = 12
-"""The argument of answer.lua that is the event's first field."""
+_COUNTS_FROM: Final = 15
+"""The argument of answer.lua that is the first of what to count; the event's fields come after it."""
+
+
+class Ticket(NamedTuple):
+    """What lets a call pass once: a question about the same call that was approved."""
+
+    key: str
+    question: str
+    value: str
+    """What is in the key; the verdict rests on it."""
 
 
 def answer_call(
@@ -199,23 +251,28 @@ def answer_call(
     call: str,
     owner: str = "",
     decided: int = 0,
+    ticket: Ticket | None = None,
+    counts: Sequence[str | int] = (),
 ) -> ScriptCall:
     """The script call that acknowledges the entry, records the event with its verdict, and gives the answer.
 
     If `answer` is empty, the verdict itself is the answer. `owner` is the consumer that ran hooks with effects: its answer
-    counts only if no other consumer has claimed the entry. `decided` is the time of the verdict (ms, server's clock).
+    counts only if no other consumer has claimed the entry. `decided` is the time of the verdict (ms, server's clock). If
+    the `ticket` that the verdict rests on was used by another call, nothing is answered, and the entry stays pending.
+    `counts`, in turn fields and numbers, are added to the fleet's metrics if this call answers (`bus/wire/counts.py`).
     """
     encoded = encode_verdict(verdict)
     about: list[str | bytes] = ["source", request.source, "event", request.native, "host", request.host]
-    about += folder_fields(request.folder)
+    about += (*folder_fields(request.folder), *request.reporter.fields)
     fields: list[str | bytes] = ["id", request.id, *about, "body", request.body, "verdict", encoded]
     report: list[str | bytes] = []
-    place = _FIELDS_FROM + len(fields) - 1
+    place = _COUNTS_FROM + len(counts) + len(fields) - 1
     fields += ["asked", str(request.added)]  # a trace separates the time before the verdict by it
     if decided:
         fields += ["decided", str(decided)]
     if request.parent:
         fields += ["parent", request.parent]
+    fields += request.trace.pairs()
     if request.fallback:
         fields += ["fallback", request.fallback]
         report = ["id", event_id(), "of", request.id, "fallback", request.fallback, *about]
@@ -226,12 +283,10 @@ def answer_call(
             keys("events"),
             keys("verdict", request.id),
             request.reply or keys("reply", "nobody"),
-            keys("join", request.id),
             call or keys("call", "none"),
-            keys("lineage", request.id),
             keys("first", request.id),
             keys("moved", request.entry.stream.rpartition(":")[2]),
-            keys("late"),
+            *((ticket.key,) if ticket is not None else ()),
         ),
         (
             group,
@@ -245,6 +300,10 @@ def answer_call(
             owner,
             len(fields),
             SENT_MS if request.spooled else 0,
+            ticket.value if ticket is not None else "",
+            keys.prefix,
+            len(counts),
+            *counts,
             *fields,
             *report,
         ),
@@ -264,6 +323,7 @@ def claim_call(request: Request, keys: Keys, group: str, consumer: str, call: st
             keys("join", request.id),
             call or keys("call", "none"),
             keys("lineage", request.id),
+            keys("question", request.id),
         ),
         (
             group,
@@ -300,11 +360,13 @@ def defer_call(request: Request, keys: Keys, group: str) -> ScriptCall:
         "handed",
         request.handed - 1,  # a deferral is no step towards a poison entry
     ]
-    fields += folder_fields(request.folder)
+    fields += (*folder_fields(request.folder), *request.reporter.fields, *request.trace.pairs())
     if request.parent:
         fields += ["parent", request.parent]
     if request.policy != "allow":
         fields += ["policy", request.policy]
+    if request.flag:
+        fields += ["flag", request.flag]
     return ScriptCall(
         "defer",
         (request.entry.stream, keys("waiting"), keys("claim", request.id)),

@@ -6,7 +6,6 @@ A known tool has them in the canonical fields. MCP tools may give their argument
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable
 from functools import lru_cache
@@ -14,6 +13,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from bus.events import Event
+from bus.lazy.regex import lazy_regex
 from bus.tool_words import one_spelling, texts_in
 
 _COMMANDS: Final = ("command", "cmd", "script", "commands", "command_line", "shell_command", "shell", "line")
@@ -49,7 +49,13 @@ _PATHS: Final = frozenset(
     }
 )
 
-_POWERSHELLS: Final = re.compile(r"(?i)(?<![a-z])(?:powershell|pwsh)(?![a-z])")
+_REPLACED: Final = frozenset({"old", "old_string", "old_str", "old_text", "old_content", "search", "find", "original"})
+"""Arguments with the text that an edit takes away."""
+_NOT_ADDED: Final = _PATHS | _REPLACED
+_SEARCHED: Final = lazy_regex(r"(?ms)^(?:<{5,9}|-{5,9}) SEARCH.*?^={5,9}\n")
+_HUNK: Final = lazy_regex(r"(?m)^@@ ")
+
+_POWERSHELLS: Final = lazy_regex(r"(?i)(?<![a-z])(?:powershell|pwsh)(?![a-z])")
 """Matches names of tools whose command is PowerShell: Claude Code's and Copilot CLI's on Windows, and MCP servers' tools."""
 
 
@@ -96,6 +102,37 @@ def paths_of(event: Event) -> list[str]:
 def texts_of(event: Event) -> Iterable[str]:
     """Every text in the arguments except the paths: what the call writes, replaces and removes, edit by edit."""
     return _texts_within([value for name, value in event.input.items() if one_spelling(name) not in _PATHS])
+
+
+def added_texts_of(event: Event) -> list[str]:
+    """Every text that a call adds, or that a person's prompt has: as `texts_of`, without what an edit replaces."""
+    found: list[str] = []
+    prompt = event.data.get("prompt")
+    if not event.tool and isinstance(prompt, str):
+        found.append(prompt)
+    _add_texts(event.input, found)
+    return found
+
+
+def _add_texts(value: object, found: list[str]) -> None:
+    if isinstance(value, str):
+        found.append(_added_lines(value) if "@@" in value or "SEARCH" in value or "*** Begin" in value else value)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            if not isinstance(name, str) or one_spelling(name) not in _NOT_ADDED:
+                _add_texts(item, found)
+    elif isinstance(value, list):
+        for item in value:
+            _add_texts(item, found)
+
+
+def _added_lines(text: str) -> str:
+    """A patch without the lines that it removes or only shows; any other text as it is."""
+    if _SEARCHED.search(text):
+        return _SEARCHED.sub("", text)
+    if text.startswith("*** Begin Patch") or _HUNK.search(text):
+        return "\n".join(line[1:] for line in text.split("\n") if line[:1] == "+")
+    return text
 
 
 def _texts_within(value: object) -> Iterable[str]:

@@ -52,17 +52,22 @@ from bus.tool_words import (
 
 
 class Inferred(NamedTuple):
-    """What a call of an unknown tool does, in canonical terms."""
+    """The meaning of a call that its tool's name does not show, in canonical terms."""
 
     tools: tuple[str, ...] = ()
-    """The canonical tools that do the same."""
+    """Further tool names that hooks may match: first the canonical tools that do the same.
+
+    If an argument names an operation that deletes, then also the tool's name with that operation:
+    `mcp__pg__manage_schema_drop_table`.
+    """
     use: ToolAlias = ToolAlias("", {})
-    """The first of these tools, and which of the call's own fields are its canonical fields."""
+    """The first of the canonical tools, and which of the call's own fields are its canonical fields."""
     derived_fields: Mapping[str, Any] = {}
     """Canonical fields that are computed from several arguments."""
 
 
 _NOTHING: Final = Inferred()
+_PATCH: Final = Inferred(("edit", "write"))
 
 
 class _Call(NamedTuple):
@@ -75,34 +80,24 @@ class _Call(NamedTuple):
     """The original name of each argument, by its name in snake_case; without arguments that are nested in another one."""
 
 
-def infer(native: str, arguments: Mapping[str, Any]) -> Inferred:
-    """What a call of the unknown tool `native` does.
+def infer(tool: str, arguments: Mapping[str, Any]) -> Inferred:
+    """What a call of an unknown tool does. A known tool does nothing else, except `bash` with a patch in its command.
 
-    It runs twice for each event: `canonical_input` fills the event's fields with it, and `acts_as` finds the hooks. The first
-    result is not kept in the event, because an event may come from another machine, a spool or a replay.
-    """
-    if native in CANONICAL or not native:
-        return _NOTHING
-    call = _call(native, arguments)
-    found = _request(native, call) or _statement(call) or _program(native, call) or _on_files(call)
-    return found or _code(call) or _shell(call) or _file(call)
-
-
-def acts_as(tool: str, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """Further tool names that hooks may match: the canonical tools that an unknown tool, or a patch in a command, acts as.
-
-    If an argument names an operation that deletes, the tool's name with that operation is among them:
-    `mcp__pg__manage_schema_drop_table`.
+    `canonical_input` fills an event's fields with it, and the index of hooks matches its names. The result is not kept in the
+    event, because an event may come from another machine, a spool or a replay.
     """
     if tool == "bash":
-        return ("edit", "write") if "patch" in arguments and "paths" in arguments else ()
-    if tool in CANONICAL:
-        return ()
-    tools = infer(tool, arguments).tools
+        return _PATCH if "patch" in arguments and "paths" in arguments else _NOTHING
+    if tool in CANONICAL or not tool:
+        return _NOTHING
+    call = _call(tool, arguments)
+    found = _request(tool, call) or _statement(call) or _program(tool, call) or _on_files(call)
+    found = found or _code(call) or _shell(call) or _file(call)
     operation = next((value for name in OPERATIONS if isinstance(value := arguments.get(name), str)), "")
-    if NAME.fullmatch(operation) and not LOSING_WORDS.isdisjoint(WORD.findall(operation.lower())):
-        return (*tools, f"{tool}_{'_'.join(WORD.findall(operation.lower()))}")
-    return tools
+    words = WORD.findall(operation.lower()) if NAME.fullmatch(operation) else []
+    if LOSING_WORDS.isdisjoint(words):
+        return found
+    return found._replace(tools=(*found.tools, f"{tool}_{'_'.join(words)}"))
 
 
 def _call(native: str, arguments: Mapping[str, Any]) -> _Call:

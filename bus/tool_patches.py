@@ -6,10 +6,12 @@ import posixpath
 import re
 from typing import Final, NamedTuple
 
-_CALL: Final = re.compile(r"(?:^|[\s;&|('\"])(?:[\w./-]*/)?(?:apply_?patch|apply-patch)(?=[\s'\"<)]|$)")
-_CHANGED: Final = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+?)\s*$", re.MULTILINE)
-_PATCH: Final = re.compile(r"\*\*\* Begin Patch.*?(?:\*\*\* End Patch|\Z)", re.DOTALL)
-_DIRECTORY: Final = re.compile(r"\bcd\s+(?:--\s+)?(\"[^\"]+\"|'[^']+'|[^\s;&|]+)\s*(?:&&|;|\n)")
+from bus.lazy.regex import lazy_regex
+
+_CALL: Final = lazy_regex(r"(?:^|[\s;&|('\"])(?:[\w./-]*/)?(?:apply_?patch|apply-patch)(?=[\s'\"<)]|$)")
+_CHANGED: Final = lazy_regex(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+?)\s*$", re.MULTILINE)
+_PATCH: Final = lazy_regex(r"\*\*\* Begin Patch.*?(?:\*\*\* End Patch|\Z)", re.DOTALL)
+_DIRECTORY: Final = lazy_regex(r"\bcd\s+(?:--\s+)?(\"[^\"]+\"|'[^']+'|[^\s;&|]+)\s*(?:&&|;|\n)")
 
 
 class ShellPatch(NamedTuple):

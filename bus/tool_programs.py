@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+from bus.lazy.regex import lazy_regex
+
+WORD: Final = lazy_regex(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 
 _PROGRAMS: Final[Mapping[str, tuple[str, ...]]] = {
     **{
@@ -220,7 +222,7 @@ _OPERANDS: Final = (
 )
 """Arguments that are positional in the command, in this order."""
 _KINDS: Final = ("resource_type", "resource", "kind")
-_BLANK: Final = re.compile(r"\s")
+_BLANK: Final = lazy_regex(r"\s")
 """Whether an option's value is prose, such as a message or a question."""
 _FLAGS: Final = frozenset(["force", "hard", "soft", "mixed"])
 _WITH_FLAG_VERBS: Final = frozenset(["reset", "branch", "tag", "push", "clean", "rebase", "merge"])

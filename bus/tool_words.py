@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
+from bus.lazy.regex import lazy_regex
+
 COMMANDS: Final = (
     "command",
     "cmd",
@@ -121,7 +123,7 @@ WRAPPERS: Final = (
 """Arguments that hold the arguments."""
 
 
-NAME: Final = re.compile(r"[A-Za-z][A-Za-z_-]{1,40}")
+NAME: Final = lazy_regex(r"[A-Za-z][A-Za-z_-]{1,40}")
 """The name of an operation, such as `drop_table`; a longer text is not a name."""
 
 
@@ -247,11 +249,11 @@ LANGUAGES: Final[Mapping[str, tuple[str, str]]] = {
 LANGUAGE_NAMES: Final = ("language", "lang", "language_id", "runtime", "kernel", "kernel_name", "interpreter")
 
 
-SHELL_LINE: Final = re.compile(r"^[ \t]*(?:!|%(?:sx|system|sh)\s)[ \t]*(.*)$", re.MULTILINE)
+SHELL_LINE: Final = lazy_regex(r"^[ \t]*(?:!|%(?:sx|system|sh)\s)[ \t]*(.*)$", re.MULTILINE)
 """A line of a notebook's cell that a shell runs."""
 
 
-SHELL_CELL: Final = re.compile(r"\A\s*%%?(?:bash|sh|script\s+\S+)[^\n]*\n")
+SHELL_CELL: Final = lazy_regex(r"\A\s*%%?(?:bash|sh|script\s+\S+)[^\n]*\n")
 
 
 STATEMENTS: Final = (
@@ -271,7 +273,7 @@ STATEMENTS: Final = (
 )
 
 
-SQL: Final = re.compile(r"\s*(?:drop|truncate|delete|update|alter)\s+\w", re.IGNORECASE)
+SQL: Final = lazy_regex(r"\s*(?:drop|truncate|delete|update|alter)\s+\w", re.IGNORECASE)
 
 
 SQL_WORDS: Final = frozenset(
@@ -340,7 +342,7 @@ ASKING_WORDS: Final = frozenset(
 """Words in the names of tools whose `query` is a question in prose, and not a statement."""
 
 
-_PART: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
+_PART: Final = lazy_regex(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 
 
 @lru_cache(4096)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bus.events import source_name
-from bus.tool_inference import Inferred, acts_as, infer
+from bus.tool_inference import infer
 from bus.tool_names import CANONICAL, TABLE, ToolAlias
 from bus.tool_patches import find_patch
 
@@ -19,7 +19,6 @@ __all__ = [
     "CANONICAL",
     "TABLE",
     "ToolAlias",
-    "acts_as",
     "canonical_input",
     "canonical_tool",
     "input_for",
@@ -214,7 +213,7 @@ def _resolve_tool(source: str, native: str, input_fields: Mapping[str, Any]) -> 
         return known, {}
     if native in CANONICAL:
         return ToolAlias(native, {}), {}
-    inferred: Inferred = infer(native, input_fields)
+    inferred = infer(native, input_fields)
     return inferred.use, inferred.derived_fields
 
 

@@ -1,4 +1,4 @@
-"""Adds events and requests to their streams and waits for replies: what `Bus` and the gateway share.
+"""Adds events and requests to their streams and waits for replies, for `Bus` and for the gateway.
 
 It works on the fields of stream entries, so it carries canonical events and agents' own payloads alike. The first two
 fields are always `id` and the event's id.
@@ -13,23 +13,28 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from bus.errors import FleethookError, NoEvaluator, RequestTimeout, Unreachable
+from bus.agents.reporter import reporter
+from bus.errors import FleethookError, NoEvaluator, RequestTimeout, Unanswered, Unreachable
 from bus.event_folder import UNKNOWN_FOLDER, EventFolder, folder_fields
 from bus.events import Event
 from bus.ids import event_id, reply_token
 from bus.verdicts import Policy
 from bus.wire.codec import encode_event
 from bus.wire.connections import CONNECT_SECONDS, Command, Connection, Connections
-from bus.wire.keys import Keys, note_key
+from bus.wire.keys import NOTE, Keys, note_key
 from bus.wire.streams import checked, is_full
 
 WAIT_SLICE: Final = 1.0
 """Seconds of one blocking wait: a reply lost on the wire is noticed after one slice and read again."""
 
 _WIRE_SECONDS: Final = 0.25
+_WIRE_BYTES: Final = 4 << 20
+"""A large entry may take a second more for so many bytes."""
 _MOST_FAILURES: Final = 3
 _PAUSE_SECONDS: Final = 0.05
 _AT_ONCE: Final = 0.001
+_AGAIN_SECONDS: Final = 5.0
+"""How long after an outage an evaluator may take until it says that it works at a request, or that the request is held."""
 
 Fields = tuple[str | bytes | int, ...]
 """The fields of a stream entry: names and values in turn."""
@@ -43,9 +48,9 @@ class Transport:
         self.connections, self.keys = connections, keys
         self.spool, self._drains = spool, drains
         self.kept = 0
-        """How many events went to the spool because Redis was away."""
+        """The number of events that went to the spool because Redis was away."""
         self._may_have_spooled = drains and spool is not None
-        """Whether a publish has to look for spooled events."""
+        """Whether a publish has to send spooled events first."""
 
     async def publish(self, entries: Sequence[Fields]) -> None:
         """Add events in one write; while Redis is away they go to the spool. Raises Unreachable without one."""
@@ -70,20 +75,26 @@ class Transport:
         """The reply to the request with these fields, by `deadline` (monotonic seconds).
 
         If hooks declare more time, waits while an evaluator says that they run, until `longest`. A server that is away is
-        tried for `outage` seconds, since a restart must let no call pass. Raises NoEvaluator, RequestTimeout, Unreachable.
+        tried for `outage` seconds, since a restart must let no call pass. Raises NoEvaluator, RequestTimeout, Unreachable,
+        and Unanswered instead of them if the call waits for a person.
         """
-        reply = self.keys("reply", reply_token())
-        raw = await self._wait(entry, reply, deadline, longest, outage)
-        if raw is None and longest > deadline:
-            raw = await self._wait_longer(reply, longest)
-        if raw is None:
-            raise RequestTimeout("no verdict came within the budget")
+        held = _HeldCall(self.keys("reply", reply_token()))
+        try:
+            raw = await self._wait(entry, held, deadline, longest, outage)
+            if raw is None and longest > deadline:
+                raw = await self._wait_longer(entry, held, longest, outage)
+            if raw is None:
+                raise RequestTimeout("no verdict came within the budget")
+        except FleethookError as error:
+            if not held.answer:
+                raise
+            raise Unanswered(str(error), held.answer) from error
         return raw
 
     async def report_fallback(self, entry: Fields, about: Fields, reason: str) -> None:
-        """Record that the sender of `entry` fell back: the recorded verdict and what the sender did may differ.
+        """Record that the sender of `entry` fell back, since it may have acted differently from the recorded verdict.
 
-        `about` are the fields that say whose event it was.
+        `about` are the fields that identify the sender.
         """
         fields = ("id", event_id(), "of", _id(entry), "fallback", reason, *about)
         try:
@@ -93,7 +104,7 @@ class Transport:
                 )
             checked(reply, "reporting a fallback")
         except FleethookError:
-            # Keep the whole request, because we cannot know whether Redis has it; its id makes it count once.
+            # Keep the whole request, because we cannot know whether Redis has it. It has an id, so it counts once.
             with contextlib.suppress(Unreachable):  # a full spool counts what it loses
                 self._keep([entry], "fallback", reason)
 
@@ -136,14 +147,18 @@ class Transport:
             if not append(self.spool, "events", [*fields, *more]):
                 raise Unreachable(f"redis is away and the spool {self.spool} takes no more; an event is lost")
 
-    async def _wait(self, entry: Fields, reply: str, deadline: float, longest: float, outage: float) -> bytes | None:
+    async def _wait(
+        self, entry: Fields, held: _HeldCall, deadline: float, longest: float, outage: float
+    ) -> bytes | None:
         """Add the request and wait, one slice at a time; after a broken connection look for a reply before adding it again.
 
         A request with a known id joins the running evaluation or gets the kept verdict, so it is evaluated once.
         """
+        reply = held.reply
         add: Command = ("XADD", self.keys("requests"), "*", "reply", reply, *entry)
-        alive: Command = ("EXISTS", self.keys("alive", "evaluator"))
-        added, failures, tried_until = False, 0, time.monotonic() + outage
+        # A held call needs no evaluator while it waits.
+        alive: Command = ("EXISTS", self.keys("alive", "evaluator"), note_key(reply))
+        added, failures, in_a_row, tried_until = False, 0, 0, 0.0
         while (left := deadline - time.monotonic()) > 0:
             wait = min(left, WAIT_SLICE)
             commands: list[Command] = [alive, ("BLMOVE", reply, reply, "LEFT", "LEFT", f"{wait:.3f}")]
@@ -151,43 +166,87 @@ class Transport:
                 patience = longest - deadline
                 more = ("patience", int((left + patience) * 1000)) if patience > 0 else ()
                 commands.insert(1, (*add, "budget", int(left * 1000), *more))
+            large = 0 if added else _bytes(entry) / _WIRE_BYTES
             try:
                 with self.connections.lease() as connection:
                     raw = await _read_reply(connection, reply) if failures else None
-                    raw = raw or await _round_trip(connection, commands, wait + _WIRE_SECONDS)
+                    raw = raw or await _round_trip(connection, commands, wait + _WIRE_SECONDS + large)
+                    if raw is None:
+                        await held.look(connection)
             except NoEvaluator:
                 if not failures or time.monotonic() >= tried_until:
                     raise
                 await asyncio.sleep(_PAUSE_SECONDS)  # after an outage the evaluators come back in a moment
                 continue
             except Unreachable:
-                added, failures = False, failures + 1
-                if failures >= _MOST_FAILURES:
+                added, failures, in_a_row = False, failures + 1, in_a_row + 1
+                if in_a_row == 1:
+                    tried_until = time.monotonic() + outage
+                if in_a_row >= _MOST_FAILURES:
                     if time.monotonic() >= tried_until:
                         raise
                     await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             if raw is not None:
                 return raw
-            added = True
+            added, in_a_row = True, 0
         return None
 
-    async def _wait_longer(self, reply: str, longest: float) -> bytes | None:
-        """The reply of hooks that take longer than the budget; None once no evaluator says that they run (`slow_hooks`)."""
+    async def _wait_longer(self, entry: Fields, held: _HeldCall, longest: float, outage: float) -> bytes | None:
+        """The reply of hooks that take longer than the budget, or of a held call; None once no note says that it comes.
+
+        After an outage the request is added again, since a server may have lost it; its id makes it count once.
+        """
+        reply, tried_until, again_until = held.reply, 0.0, 0.0
         while (left := longest - time.monotonic()) > 0:
-            with self.connections.lease() as connection:
-                (note,) = await connection.exchange([("EXISTS", note_key(reply))])
-                runs = checked(note, "asking whether hooks still run") == 1
-                wait = min(left, WAIT_SLICE) if runs else _AT_ONCE
-                command: Command = ("BLMOVE", reply, reply, "LEFT", "LEFT", f"{wait:.3f}")
-                raw = await _answer(connection, command, wait + 2 * WAIT_SLICE)
+            try:
+                with self.connections.lease() as connection:
+                    if tried_until:
+                        fields = ("reply", reply, *entry, "budget", int(left * 1000))
+                        (added,) = await connection.exchange([("XADD", self.keys("requests"), "*", *fields)])
+                        checked(added, "asking again after an outage")
+                        tried_until, again_until = 0.0, time.monotonic() + _AGAIN_SECONDS
+                    runs = await held.look(connection) or time.monotonic() < again_until
+                    wait = min(left, WAIT_SLICE) if runs else _AT_ONCE
+                    command: Command = ("BLMOVE", reply, reply, "LEFT", "LEFT", f"{wait:.3f}")
+                    raw = await _answer(connection, command, wait + 2 * WAIT_SLICE)
+            except Unreachable:
+                tried_until = tried_until or time.monotonic() + outage
+                if time.monotonic() >= tried_until:
+                    raise
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
             if raw is not None or not runs:
                 return raw
         return None
 
 
-def event_entry(event: Event, folder: EventFolder = UNKNOWN_FOLDER, policy: Policy = "allow") -> Fields:
-    """The fields of a canonical event; `folder` is its folder where its machine knows it."""
+class _HeldCall:
+    """What the note beside a reply key has said so far: whether the call waits for a person, and what counts until then."""
+
+    def __init__(self, reply: str) -> None:
+        self.reply = reply
+        self.answer = b""
+        """The answer that counts if no other one comes in time; empty if the call is not held, as far as is known."""
+
+    async def look(self, connection: Connection) -> bool:
+        """Whether there is a note: hooks still run, or the call is held."""
+        note = note_key(self.reply)
+        exists, first = await connection.exchange([("EXISTS", note), ("LINDEX", note, 0)])
+        if isinstance(first, bytes) and first != NOTE:  # an error: the user of another role may not read it
+            self.answer = first
+        return bool(checked(exists, "asking whether hooks still run") == 1)
+
+
+def _bytes(entry: Fields) -> int:
+    """The size of an entry's largest field."""
+    return max(len(part) for part in entry if not isinstance(part, int))
+
+
+def event_entry(
+    event: Event, folder: EventFolder = UNKNOWN_FOLDER, policy: Policy = "allow", by: str = "python"
+) -> Fields:
+    """The fields of a canonical event; `folder` is its folder where its machine knows it, `by` names the sender."""
     entry: Fields = (
         "id",
         event.id,
@@ -200,6 +259,8 @@ def event_entry(event: Event, folder: EventFolder = UNKNOWN_FOLDER, policy: Poli
         "body",
         encode_event(event),
         *folder_fields(folder),
+        "by",
+        reporter(by),
     )
     if policy != "allow":
         entry += ("policy", policy)

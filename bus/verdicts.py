@@ -5,9 +5,10 @@ Source: docs/architecture.md, "Verdicts".
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
+from msgspec import Meta
 
 from bus.events import GATES
 
@@ -39,6 +40,84 @@ def bus_policy(policy: Policy, event_type: str) -> Policy:
     return policy if event_type in GATES else "allow"
 
 
+class Hold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How a hook's `ask` waits for a person's answer."""
+
+    timeout: Annotated[
+        float,
+        Meta(
+            gt=0,
+            le=86_400,
+            description="Seconds that a person has for the answer. Where the agent waits for less, the call is denied with a "
+            "ticket, and the same call passes once within ten minutes of a later yes.",
+            examples=[120],
+        ),
+    ] = 300.0
+    default: Annotated[
+        Policy,
+        Meta(
+            description="The decision where nobody answers in time or nobody can be asked: `deny`, `ask` (the agent's own "
+            "prompt) or `allow` (the agent goes on by its own rules).",
+            examples=["ask"],
+        ),
+    ] = "deny"
+    group: Annotated[
+        str,
+        Meta(
+            max_length=64,
+            description="A list of `groups` in the same file: only its members can approve.",
+            examples=["release"],
+        ),
+    ] = ""
+    members: Annotated[
+        tuple[str, ...],
+        Meta(
+            max_length=200,
+            description="The names of the tokens whose holders can approve, where no group is named.",
+            examples=[["ana", "ben"]],
+        ),
+    ] = ()
+    persons: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=10,
+            description="How many different persons have to approve. Above 1, and with a group, only persons with a token "
+            "count.",
+            examples=[2],
+        ),
+    ] = 1
+
+    @property
+    def named(self) -> bool:
+        """Whether only persons with a token can approve."""
+        return bool(self.members or self.group) or self.persons > 1
+
+
+ApprovalState = Literal["waiting", "approved", "denied", "timed_out", "nobody_could_be_asked", "overtaken"]
+
+
+class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the question was answered that held a call."""
+
+    question: str
+    """Its id, which is the id of the event."""
+    state: ApprovalState
+    """`waiting`: the agent's time was over before an answer; the others are final."""
+    by: str = ""
+    """Who answered: a token's name, a user and host, or `holder of the link`."""
+    via: str = ""
+    """How: `token`, `user` or `link`; empty if nobody answered."""
+    asked: int = 0
+    """When the question was asked, in milliseconds by the server's clock."""
+    answered: int = 0
+    """When it was decided, in the same clock; 0: it was not."""
+    ticket: bool = False
+    """The answer was given to an earlier call; this call is the one that its ticket lets pass."""
+    comment: str = ""
+    """What the person wrote with the answer."""
+
+
 class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one hook contributed to a verdict."""
 
@@ -62,6 +141,10 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`file:line` of the hook's definition."""
     output: str = ""
     """The end of what the hook printed, redacted, for the trace; empty for a rule."""
+    hold: Hold | None = None
+    """How its `ask` waits for a person; None if the agent itself asks, and for other decisions."""
+    observed: Decision | None = None
+    """What it would have decided if it did not only observe; `abstain` if it would only have changed something."""
 
     @property
     def place(self) -> str:
@@ -113,6 +196,12 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Parts of the verdict that the agent's protocol cannot carry."""
     repeated: bool = False
     """Hooks may have run twice, because the first evaluator of the request died."""
+    approval: Approval | None = None
+    """The question that held the call; None if it was not held."""
+    stop: str = ""
+    """The id of the stop in force that denied it; empty if none did."""
+    messages: tuple[str, ...] = ()
+    """The ids of the people's messages that it carries as context."""
 
     @property
     def blocks(self) -> bool:

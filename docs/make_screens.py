@@ -32,6 +32,8 @@ from typing import Final, NamedTuple
 from rich.console import Console
 from rich.text import Text
 
+from tests.support.up import up
+
 ROOT: Final = Path(__file__).parents[1]
 FOLDER: Final = ROOT / "docs" / "screens"
 WIDTHS: Final = (80, 110, 170)
@@ -160,6 +162,8 @@ def terminal(screen: Screen, columns: int) -> str:
         stderr=theirs,
         env=environment,
         start_new_session=True,
+        # Its terminal, as a person's: should this script be killed, the kernel hangs up and the command ends.
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - one system call, which needs no lock
     )
     os.close(theirs)
     interrupted = 0
@@ -324,22 +328,20 @@ def fleet() -> Iterator[dict[str, str]]:
             (home / project / ".git").mkdir(parents=True)
             subprocess.run(["git", "init", "-q", project], check=True)
         fleethook("hooks", "new", "no-deploy", "--yes", folder="tested")
-        fleethook("up", "--detach")
-        fleethook("hooks", "apply", "hooks.yaml", "--yes")
-        fleethook("install", "claude", "--yes")
-        fleethook("install", "codex", "--events", "PreToolUse,Stop", "--yes")
-        try:
+        with up(os.environ, home, home / "up.log"):  # it ends also where this script is killed
+            fleethook("hooks", "apply", "hooks.yaml", "--yes")
+            fleethook("install", "claude", "--yes")
+            fleethook("install", "codex", "--events", "PreToolUse,Stop", "--yes")
             ids = calls(range(len(CALLS)), 0.2)
             fleethook("publish", stdin='{"type": "session:end", "source": "codex", "session": "rollout-2291"}')
             time.sleep(2)  # the deliveries are tried
             yield {"deny": ids[6], "ask": ids[4], "listening": str(listening)}
-        finally:
-            fleethook("down")
-            server.shutdown()
+        server.shutdown()
 
 
 def main() -> None:
     """Make the pictures that the command line names; default: all."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that the folder is removed, too
     wanted = {word for word in sys.argv[1:] if not word.startswith("-")}
     plain = "--text" in sys.argv
     FOLDER.mkdir(exist_ok=True)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+from unittest import mock
 
 from click.testing import CliRunner
 
 from bus.hooksets.in_force import Watcher
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import CONNECT, PATIENCE
 from workers.carrier import Carrier
 from workers.cli import root
 from workers.cli.common import run_command
@@ -50,6 +54,12 @@ def fleethook(*args: str, stdin: str = "") -> Result:
         return Result(code, out.getvalue().decode(), err.getvalue().decode())
 
 
+def fleethook_in(environment: Mapping[str, str], folder: Path, *args: str, stdin: str = "") -> Result:
+    """As `fleethook`, with exactly this environment and in this folder: as a process of its own, without its start."""
+    with mock.patch.dict(os.environ, environment, clear=True), contextlib.chdir(folder):
+        return apart(lambda: fleethook(*args, stdin=stdin))
+
+
 def namespace(keys: Keys) -> str:
     """The namespace of these keys."""
     return keys.prefix.split(":")[1]
@@ -59,13 +69,23 @@ def run(url: str, work: Callable[[Connections], Awaitable[T]]) -> T:
     """The result of `work` with connections of its own."""
 
     async def whole() -> T:
-        connections = Connections(url, connect=2.0)
+        connections = Connections(url, connect=CONNECT)
         try:
             return await work(connections)
         finally:
             await connections.close()
 
-    return asyncio.run(whole())
+    return apart(lambda: asyncio.run(whole()))
+
+
+def apart(work: Callable[[], T]) -> T:
+    """The result of `work`, in a thread of its own where this one has a running event loop, as in tests with Playwright."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return work()
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(work).result()
 
 
 @contextmanager
@@ -75,7 +95,7 @@ def workers(url: str, keys: Keys, home: Path, *kinds: str) -> Iterator[None]:
     failures: list[BaseException] = []
 
     async def whole() -> None:
-        connections, told = Connections(url, connect=2.0), asyncio.Event()
+        connections, told = Connections(url, connect=CONNECT), asyncio.Event()
         watcher = Watcher(
             connections,
             keys,

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import coverage
+import hiredis
 import msgspec
 from redis import Redis
 from redis.backoff import NoBackoff
@@ -29,6 +30,7 @@ from bus.shim.answer import HookAnswer, pack_answer
 from bus.shim.answer_file import AnswerFile, EventLine, RedisServer, hook_command, read_answer_file, write_answer_file
 from bus.wire.keys import Keys
 from tests.support import counted
+from tests.support.waiting import BUDGET_MS, PATIENCE
 
 Fields = dict[bytes, bytes]
 Reply = Callable[[Fields], bytes | None]
@@ -39,7 +41,7 @@ QUIET = HookAnswer(0, b"{}")
 """What an agent hears of an event that is published, Redis or not."""
 
 
-def wait_until(true: Callable[[], object], seconds: float = 20.0) -> None:
+def wait_until(true: Callable[[], object], seconds: float = PATIENCE) -> None:
     """Returns as soon as `true()` is; fails the test after `seconds`."""
     end, quiet = time.monotonic() + seconds, threading.Event()
     while not true():
@@ -58,7 +60,7 @@ def server_binary() -> str:
 
 def connect(path: Path) -> Redis:
     """A client without retries, so that a test sees what happens."""
-    return Redis(unix_socket_path=str(path), socket_timeout=10, retry=Retry(NoBackoff(), 0))
+    return Redis(unix_socket_path=str(path), socket_timeout=PATIENCE, retry=Retry(NoBackoff(), 0))
 
 
 @contextmanager
@@ -85,13 +87,6 @@ def _pings(client: Redis) -> bool:
     return False
 
 
-def free_port() -> int:
-    """A TCP port that nobody listens on just now."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
-
-
 @dataclass
 class World:
     """One agent with its answer file, on a server and in a namespace of its own."""
@@ -111,7 +106,7 @@ class World:
         return self.folder / "claude.answers"
 
     def install(
-        self, server: RedisServer | None = None, *, deadline_ms: int = 10_000, fallback: HookAnswer = FALLBACK
+        self, server: RedisServer | None = None, *, deadline_ms: int = BUDGET_MS, fallback: HookAnswer = FALLBACK
     ) -> AnswerFile:
         """Writes the answer file: PreToolUse asks, PostToolUse announces, Idle does nothing."""
         events = (
@@ -150,7 +145,7 @@ class World:
             self._counted(self.command(event, closed=closed)),
             input=stdin,
             capture_output=True,
-            timeout=30,
+            timeout=2 * PATIENCE,
             check=False,
             env={"PATH": os.defpath, **(env or {})},
         )
@@ -166,6 +161,14 @@ class World:
     def entries(self, stream: str) -> list[Fields]:
         """Every entry of a stream, in order."""
         return [fields for _, fields in self.client.xrange(self.keys(stream))]
+
+    def recorded(self) -> list[Fields]:
+        """What is recorded, also where a call's time was up before the server had it: then the spool keeps it."""
+        reader, spooled = hiredis.Reader(), list[Fields]()
+        reader.feed(self.spool.read_bytes() if self.spool.exists() else b"")
+        while record := reader.gets():
+            spooled.append(dict(zip(record[1::2], record[2::2], strict=True)))
+        return self.entries("events") + spooled
 
     def alive(self) -> None:
         """Makes an evaluator seem alive."""

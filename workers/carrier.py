@@ -6,6 +6,7 @@ It runs inside an RQ job (`jobs.py`): RQ starts it and stops it; deliveries, att
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import time
@@ -22,13 +23,15 @@ from bus.wire.connections import Connections
 from bus.wire.consumer import Consumer
 from bus.wire.keys import DONE_MS, KEPT_MS, Keys
 from bus.wire.streams import ScriptCall, StreamEntry, checked
+from workers.delivery.answer_links import LinkMaker
 from workers.delivery.attempts import Attempts, ClaimedDelivery, batch_members, wait_for_key
 from workers.delivery.breakers import BreakerLimits, FailureCounts
 from workers.delivery.later_context import LateContexts
 from workers.delivery.missing_keys import WAIT_MS, missed_commands
-from workers.delivery.results import AttemptResult
+from workers.delivery.results import AttemptResult, attempt_label
 from workers.delivery.settlements import SettlementWriter
 from workers.runtime.consumer_loop import cancel_tasks, consume, drain, let_entries_accumulate
+from workers.runtime.counters import Counters, Names, attempt_counts, background_counts
 from workers.runtime.in_flight import InFlight
 from workers.runtime.process import DRAIN_SECONDS, SELDOM_THRESHOLDS
 
@@ -65,6 +68,7 @@ class Carrier:
         drain: float = DRAIN_SECONDS,
         limits: BreakerLimits | None = None,
         failures: FailureCounts | None = None,
+        public_url: str = "",
     ) -> None:
         self.name = consumer_name("carrier")
         self._keys, self._connections, self._watcher = keys, connections, watcher
@@ -86,7 +90,9 @@ class Carrier:
             self._consumer, self._held, self._busy.__len__, keep_ms=keep_ms, limits=(limits or BreakerLimits()).args
         )
         self._failures = failures if failures is not None else FailureCounts()
-        self._attempts = Attempts(self.name, watcher, keys, LateContexts(connections, keys), self._failures)
+        links = LinkMaker(connections, keys, public_url)
+        self._attempts = Attempts(self.name, watcher, keys, LateContexts(connections, keys), self._failures, links)
+        self._counters, self._names = Counters(connections, keys), Names()
         self._active_at = self._read_at = 0.0
         self.carried = 0
 
@@ -115,6 +121,8 @@ class Carrier:
         finally:
             await cancel_tasks([writing])
             await self._settlements.write_last()
+            with contextlib.suppress(Unreachable):
+                await self._counters.send(now=True)
             await self._consumer.leave()
             await self._reading.close()
         return self.carried
@@ -132,6 +140,7 @@ class Carrier:
     async def _start_new(self, clients: ClientPool) -> bool:
         """Claim as many deliveries as there is room for and start them; returns whether there were any."""
         await self._watcher.refresh()
+        await self._counters.send()
         room = await self._busy.room()
         if not room:
             await self._consumer.beat()
@@ -231,7 +240,15 @@ class Carrier:
             log.exception("delivery %s", claimed.id)
             result = AttemptResult("dead", f"the attempt ended with an internal error: {type(error).__name__}: {error}")
         self.carried += 1
-        self._settlements.add(self._attempts.settle(claimed, result, (time.monotonic() - start) * 1000))
+        took = time.monotonic() - start
+        settlement = self._attempts.settle(claimed, result, took * 1000)
+        if claimed.kind == "webhook":
+            name = self._names.label(claimed.hook)
+            settlement = settlement.counted(attempt_counts(name, attempt_label(result), took), name)
+        else:
+            name = self._names.label(claimed.hook)
+            settlement = settlement.counted(background_counts(name, result.outcome, took))
+        self._settlements.add(settlement)
 
     async def _check_ours(self, claimed: ClaimedDelivery, missed_heartbeats: int) -> None:
         """Raise Overtaken if our heartbeat stopped for a while and another carrier has claimed the delivery.

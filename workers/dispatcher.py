@@ -7,11 +7,13 @@ event, so two dispatchers that both believe they are active add nothing twice.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from functools import partial
 from typing import Final
 
+from bus.config.settings import Settings
 from bus.errors import DecodeError, FleethookError, Unreachable
 from bus.event_folder import EventFolder
 from bus.events import Event, EventType
@@ -28,11 +30,15 @@ from bus.wire.consumer import Consumer
 from bus.wire.keys import HEARTBEAT_MS, Keys
 from bus.wire.streams import MOST_DELIVERIES, ScriptCall, StreamEntry, call, call_all, checked
 from workers.carrier import GROUP as CARRIERS
+from workers.coverage.marks import CallMarks
+from workers.coverage.open_sessions import OpenSessions
+from workers.coverage.reports import Reports
 from workers.delivery.dead_letters import poison_call
 from workers.delivery.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries
 from workers.records.bounds import MemoryRelief
 from workers.records.bulk_jobs import waiting_jobs
 from workers.runtime.consumer_loop import TURN_SECONDS, cancel_tasks, consume, let_entries_accumulate
+from workers.runtime.counters import Counters, agent_fallback_counts, event_counts
 from workers.runtime.hook_loops import lineage, loop_text
 from workers.runtime.job_starter import Enqueue, Intervals, JobStarter
 from workers.runtime.spooled_once import keep_if_first
@@ -80,7 +86,16 @@ _JOBS_SECONDS: Final = 1.0
 class Dispatcher:
     """One dispatcher; it is active while it holds the lease."""
 
-    def __init__(self, url: str, keys: Keys, watcher: Watcher, connections: Connections, enqueue: Enqueue) -> None:
+    def __init__(
+        self,
+        url: str,
+        keys: Keys,
+        watcher: Watcher,
+        connections: Connections,
+        enqueue: Enqueue,
+        *,
+        grace: float = Settings().coverage_grace,
+    ) -> None:
         self.name = consumer_name("dispatcher")
         self._keys, self._watcher, self._connections = keys, watcher, connections
         self._reading = Connections(url, connect=1.0)
@@ -104,6 +119,11 @@ class Dispatcher:
         self._scan: bytes | None = None
         self._count = _FIRST_READ
         self._active = False
+        self._counters, self._reports = Counters(connections, keys), Reports(connections, keys)
+        self._sessions = OpenSessions(connections, keys)
+        self._marks = CallMarks(keys, grace)
+        self._counts: dict[str, str] = {}
+        """What the script that dispatches an entry adds to the metrics."""
         self._next_due = self._wake_at = self._read_at = self._catch_up_until = 0.0
         self._work_added = self._deliveries_added = False
 
@@ -152,11 +172,18 @@ class Dispatcher:
         except Unreachable:
             log.warning("redis is away; the lease ends by itself")
         await self._jobs.finish()
+        with contextlib.suppress(Unreachable):
+            await self._counters.send(now=True)
+            await self._reports.send(now=True)
+            await self._sessions.send(now=True)
         await self._consumer.leave()
         await self._reading.close()
 
     async def _work(self) -> None:
         await self._watcher.refresh()
+        await self._counters.send()
+        await self._reports.send()
+        await self._sessions.send()
         await self._repairs.repair_if_due()
         woken = time.monotonic() >= self._wake_at and await self._wake()
         entries = await self._consumer.pending_to_resume()
@@ -200,6 +227,7 @@ class Dispatcher:
 
     async def _dispatch(self, entries: list[StreamEntry]) -> None:
         calls: dict[str, ScriptCall] = {}
+        self._counts.clear()
         without_deliveries: list[str] = []
         for entry in entries:
             try:
@@ -216,14 +244,18 @@ class Dispatcher:
                 calls[entry.id] = script_call
         for start in range(0, len(without_deliveries), _MOST_READ):  # Lua cannot unpack more at once
             page, keys = without_deliveries[start : start + _MOST_READ], (self._keys("events"), self._keys("stats"))
-            calls[f"{page[0]} to {page[-1]}"] = ScriptCall("pass", keys, (GROUP, *page))
+            counted = (part for name in page for part in (name, self._counts.get(name, "")))
+            calls[f"{page[0]} to {page[-1]}"] = ScriptCall("pass", keys, (GROUP, self._keys.prefix, *counted))
         self._deliveries_added = False
-        replies = await call_all(self._connections, list(calls.values()))
+        marks = self._marks.take()
+        replies = await call_all(self._connections, [*marks, *calls.values()])
+        self._marks.keep_refused(marks, replies[: len(marks)])
+        del replies[: len(marks)]
         for (what, script_call), reply in zip(calls.items(), replies, strict=True):
             added = checked(reply, f"dispatching {what}")  # raises if refused: the entry stays pending and is rechecked
             self._deliveries_added = self._deliveries_added or (script_call.name != "pass" and added > 0)
             # Another dispatcher has the entry, or a repair gave it a new id and it is still pending for us.
-            if added < (len(script_call.args) - 1 if script_call.name == "pass" else 0):
+            if added < (len(script_call.args) // 2 - 1 if script_call.name == "pass" else 0):
                 self._consumer.must_recheck_pending = True
 
     async def _call(self, entry: StreamEntry) -> ScriptCall | None:
@@ -232,6 +264,10 @@ class Dispatcher:
             return None
         if b"of" in entry.fields:
             log.warning("the agent's own fallback for %s: %s", _text(entry, b"of"), _text(entry, b"fallback"))
+            self._counts[entry.id] = agent_fallback_counts(_text(entry, b"fallback"))
+            request = read_request(entry, self._keys)
+            sender, of = request.reporter, _text(entry, b"of")
+            self._reports.add_fallback(entry, request.source, request.host, sender, request.fallback, of)
             return None
         if b"same" in entry.fields or b"dispatched" in entry.fields:
             return None
@@ -243,7 +279,12 @@ class Dispatcher:
             request = read_request(entry, self._keys)
             event = read_event(request)
             verdict = decode_verdict(entry.fields[b"verdict"]) if b"verdict" in entry.fields else None
+            counts = self._counts[entry.id] = event_counts(event.source, event.type, blocking=verdict is not None)
+            self._marks.add(entry, event, verdict, request.reporter)
+            self._reports.add(entry, event, verdict, request.reporter)
+            self._sessions.add(entry, event)
         except DecodeError as error:
+            self._reports.add_unreadable(entry, request.source, request.host, request.reporter)
             if b"verdict" in entry.fields:
                 return None  # an undecodable request: its evaluator made a dead letter of it
             log.warning("event %s cannot be read: %s; dead letter", entry.id, error)
@@ -270,7 +311,7 @@ class Dispatcher:
         if not (deliveries or for_host):
             return None
         host = self._keys("events", event.host) if for_host else ""
-        return dispatch_call(entry, event, deliveries, self._keys, GROUP, pack_fields(entry), now_ms(), host)
+        return dispatch_call(entry, event, deliveries, self._keys, GROUP, pack_fields(entry), now_ms(), host, counts)
 
     async def _list_change(self, entry: StreamEntry, event: Event) -> bool:
         """Whether to dispatch a spooled change of guards; removes its event if a worker announced the change before."""

@@ -11,33 +11,36 @@ from typing import Final
 import msgspec
 
 from bus.chain import Evaluation, Run, evaluate
-from bus.errors import DecodeError, FleethookError, OverBudget, Unreachable
+from bus.errors import FleethookError, OverBudget, Unreachable
 from bus.events import Event
 from bus.hooksets.host_hooks import HostRecorder
-from bus.hooksets.in_force import HookSet, Watcher
+from bus.hooksets.in_force import Watcher
 from bus.http.client_pool import ClientPool
 from bus.ids import consumer_name, host_name
 from bus.probe import PROBE, probe_call
-from bus.requests import (
-    Request,
-    defer_call,
-    read_event,
-    read_request,
-    sent_by_now,
-)
+from bus.requests import Request, defer_call, read_event, read_request, sent_by_now
 from bus.runners.by_kind import Runners
+from bus.runners.evaluation_spans import evaluation_span, note_verdict
+from bus.runners.hook_spans import traced
 from bus.verdicts import Policy, Verdict
 from bus.wire.connections import Connections
 from bus.wire.consumer import Consumer
 from bus.wire.keys import Keys
-from bus.wire.streams import MOST_DELIVERIES, ScriptCall, StreamEntry, call_all
+from bus.wire.streams import MOST_DELIVERIES, ScriptCall, StreamEntry
+from workers.approvals.decided import DecidedRequests
+from workers.approvals.holding import HeldRequests
 from workers.delivery.later_context import LateContexts
+from workers.fleet_control.enforcement import Enforcement
+from workers.fleet_control.messages import PostBoxes
+from workers.fleet_control.reach import Reach
+from workers.plugins.when_enabled import PluginsWhenEnabled
 from workers.runtime.claims import claim_request
 from workers.runtime.clock import ServerClock
 from workers.runtime.consumer_loop import cancel_tasks, consume, drain, with_heartbeat
 from workers.runtime.counters import Counters
 from workers.runtime.file_notices import FileNotices
 from workers.runtime.hook_loops import lineage, without_loops
+from workers.runtime.outbox import Outbox
 from workers.runtime.placement import Placement
 from workers.runtime.process import DRAIN_SECONDS
 from workers.runtime.request_hooks import HandledRequest, RequestHooks
@@ -50,6 +53,7 @@ log = logging.getLogger("fleethook.evaluator")
 
 GROUP: Final = "evaluators"
 _MOST_READ: Final = 32
+_LONG: Final = 256 * 1024  # a request with more bytes is read in a thread: 16 MB of lists take 0.3 s (measured)
 _FULL_SECONDS: Final = 0.05
 """How long a read waits while no slot is free. After it, a slot that is free by then takes a deferred request."""
 _MAINTAIN_SECONDS: Final = 0.25
@@ -83,36 +87,43 @@ class Evaluator:
             keys,
             group=GROUP,
             name=self.name,
-            streams=(keys("requests"), keys("waiting")),
+            streams=(keys("requests"), keys("decided"), keys("waiting")),
             role="evaluator",
             about=f"evaluator {host_name()}",
+            watches=keys("stops"),
         )
         self._slots, self._drain = Slots(slots), drain
         self._checking = Slots(0)
         """The tasks that wait for heavy checks; they take no slot."""
         self._clients = ClientPool()
         self._late_contexts = LateContexts(connections, keys)
-        self._runners = Runners(watcher, self._clients, self._late_contexts.keep)
+        self._plugins = PluginsWhenEnabled(connections, keys, watcher, self.name)
+        self._runners = Runners(watcher, self._clients, self._late_contexts.keep, self._plugins.run)
         self._checks = RuleChecks()
         self._placement, self._recorder = Placement(connections, keys), HostRecorder(connections, keys, watcher)
-        self._notices = FileNotices(connections, keys)
-        self._answers: list[ScriptCall] = []
+        self._notices, self._outbox = FileNotices(connections, keys), Outbox(connections, self._consumer)
         self._started: set[str] = set()
         self._maintained_at = 0.0
-        self._warmed: HookSet | None = None
         self._clock = ServerClock(connections)
         self._repairs, self._counters = Repairs(connections, keys, self.name), Counters(connections, keys)
-        self._replies = Replies(keys, GROUP, policy, self._counters, self._clock)
+        self._messages = PostBoxes(connections, keys)
+        self._stops, self._reach = Enforcement(connections, keys), Reach(connections, keys)
+        self._replies = Replies(keys, GROUP, policy, self._clock, self._flag)
+        self._held = HeldRequests(connections, keys, GROUP, self.name, self._replies, self._clock, self._stops)
+        self._decided = DecidedRequests(
+            keys, self.name, self._replies, self._stops, watcher, self._checks, self._runners.run, self._placement
+        )
 
     async def run(self, stop: asyncio.Event) -> None:
         """Evaluate until `stop`, then finish what is under way (at most the drain time) and leave the group."""
         async with self._clients, self._checks:
+            watching = asyncio.create_task(self._held.watch())
             try:
                 await consume(self._consumer, self._turn, stop, who="evaluator", prepare=self._consumer.create)
                 await self._finish()
             finally:
-                await cancel_tasks(self._slots.tasks | self._checking.tasks)
-                await self._runners.end_background()
+                await cancel_tasks({watching} | self._slots.tasks | self._checking.tasks)
+                await asyncio.gather(self._runners.end_background(), self._plugins.close())
                 await self._reading.close()
 
     async def prepare(self) -> None:
@@ -120,62 +131,57 @@ class Evaluator:
         await self._consumer.create()
         await self._clock.measure()
         await self._watcher.refresh(force=True)
-        await self._warm()
+        await self._runners.warm(self._watcher.fleet())
+        await self._plugins.prepare()
         await self._consumer.beat()
-
-    async def _warm(self) -> None:
-        """Run the rules once before an agent waits: loading their libraries and patterns takes half a second."""
-        in_force = self._watcher.fleet()
-        if in_force is self._warmed:
-            return
-        self._warmed = in_force
-        await self._runners.warm(in_force)
 
     async def _turn(self) -> bool:
         entries = await self._maintain() if time.monotonic() - self._maintained_at >= _MAINTAIN_SECONDS else []
         free = self._slots.free
-        requests, waiting = self._consumer.streams
+        *always, waiting = self._consumer.streams
         with self._reading.lease() as connection:
             count = min(_MOST_READ, free) if free > 0 else _MOST_READ
             block = 0 if entries else 0.5 if free > 0 else _FULL_SECONDS
-            answers, self._answers = self._answers, []
+            answers = self._outbox.take()
             try:
                 entries += await self._consumer.read(
-                    connection, count, block, (requests, waiting) if free > 0 else (requests,), answers
+                    connection, count, block, (*always, waiting) if free > 0 else always, answers
                 )
             except Unreachable:
-                # Safe to send again: an answer that arrived acknowledged its entry, so Redis ignores the second one.
-                self._answers = answers + self._answers
+                self._outbox.put_back(answers)
                 raise
+        self._stops.note(self._consumer.watched)
         for entry in entries:
-            self._answers += await self._handle(entry)
+            self._outbox.add(await self._handle(entry))
+            await self._consumer.beat_if_due()
         return True
 
     async def _maintain(self) -> list[StreamEntry]:
         """Periodic upkeep. Returns pending entries to resume: ours or those of a dead evaluator."""
         self._maintained_at = time.monotonic()
-        if self._answers:  # agents do not wait for our upkeep
-            answers, self._answers = self._answers, []
-            try:
-                await self._send(answers)
-            except Unreachable:
-                self._answers = answers + self._answers
-                raise
+        await self._outbox.flush()  # agents do not wait for our upkeep
         await self._clock.measure()
         await self._repairs.repair_if_due()
         await with_heartbeat(self._consumer, self._watcher.refresh())
-        await self._warm()
+        await with_heartbeat(self._consumer, self._runners.warm(self._watcher.fleet()))
         await self._notices.publish_rejected(self._watcher.rejected())
         await self._late_contexts.refresh()
+        await self._messages.refresh()
         await self._notices.publish_guard_changes(self._watcher.guards)
         await self._recorder.keep()
         await self._counters.send()
-        held = self._slots.held | self._checking.held | self._answered()
+        await self._reach.send()
+        await self._plugins.maintain()
+        held = self._slots.held | self._checking.held | self._outbox.entries()
         return await self._consumer.pending_to_resume(held)
 
-    def _answered(self) -> set[tuple[str, str]]:
-        """The entries whose answers are not sent yet, by stream and id."""
-        return {(str(answer.keys[0]), str(answer.args[1])) for answer in self._answers}
+    def _flag(self, request: Request) -> bytes:
+        """What the hook command keeps of the stops in force, for an outage; empty without one, or for another caller."""
+        if not request.flag:
+            return b""
+        flag = self._stops.flag(request.host, request.source)
+        self._reach.note(request.host, request.source, self._stops.names if flag else (), said=request.flag)
+        return flag
 
     async def _handle(self, entry: StreamEntry) -> list[ScriptCall]:
         """Start a request in a slot, or answer it now if it needs only rules.
@@ -183,28 +189,53 @@ class Evaluator:
         Returns the calls that answer it, which are sent with the next read. An error in one request gives it an error
         verdict, and does not reach the other requests.
         """
+        if entry.stream == self._keys("decided"):
+            self._checking.start(self._answer_held(entry), entry.stream, entry.id)
+            return []
         request = sent_by_now(read_request(entry, self._keys), self._clock.now())
         if request.handed > MOST_DELIVERIES:  # checked before its payload is read: reading it may end the process
             return self._replies.bury(request, f"handed out {request.handed} times: its evaluators die")
+        if len(request.body) > _LONG:
+            self._checking.start(self._handle_long(request), entry.stream, entry.id)
+            return []
         try:
             event = read_event(request)
-        except DecodeError as error:
-            return self._replies.bury(request, f"payload could not be read: {error}")
-        except Exception as error:
-            log.exception("request %s", request.id)
-            return self._replies.bury(request, f"payload could not be read: {type(error).__name__}")
+        except Exception as error:  # noqa: BLE001 - logged in Replies.unreadable
+            return self._replies.unreadable(request, error)
+        return await self._handle_event(request, event)
+
+    async def _handle_long(self, request: Request) -> None:
+        """Read a long request in a thread, beside the loop that answers the others, then handle it like any other."""
+        try:
+            event = await asyncio.to_thread(read_event, request)
+            answers = await self._handle_event(request, event, is_beside=True)
+        except Exception as error:  # noqa: BLE001 - logged in Replies.unreadable
+            answers = self._replies.unreadable(request, error)
+        await self._send(request, answers)
+
+    async def _handle_event(self, request: Request, event: Event, *, is_beside: bool = False) -> list[ScriptCall]:
+        """Handle a request that was read, as `_handle` does; `is_beside`: a task beside the loop does it."""
         if event.type == PROBE:
             return [probe_call(request, self._keys, GROUP, self.name)]
         try:
+            stopped = None if request.fallback else self._stops.verdict(event)
+            if stopped is not None:
+                return await self._held.answer(request, event, stopped)
             verdict = await self._verdict_without_hooks(request, event)
             if verdict is not None:
-                return [self._replies.answer(request, event, verdict)]
+                return [await self._held.again(request) or self._replies.answer(request, event, verdict)]
             handled = HandledRequest(request, event, RequestHooks(self._watcher.for_event(event), self._runners.run))
             try:
                 return await self._answer_or_start(handled)
             except OverBudget:  # other processes check its heavy rules, beside this loop
-                self._checking.start(self._answer_heavy(handled), entry.stream, entry.id)
+                if is_beside:
+                    await self._answer_heavy(handled)
+                else:
+                    self._checking.start(self._answer_heavy(handled), request.entry.stream, request.entry.id)
                 return []
+        except Unreachable as error:  # no hook with effects has run
+            self._resume_later(request, error)
+            return []
         except Exception as error:  # noqa: BLE001 - logged in Replies.broken
             return self._replies.broken(request, event, error)
 
@@ -221,20 +252,15 @@ class Evaluator:
         Raises OverBudget if its rules are heavy and nothing waits for them yet.
         """
         handled = await handled.with_fitting_hooks()
-        if not await self._needs_slot(handled):
-            return [self._replies.answer(handled.request, handled.event, await self._evaluate(handled))]
-        if self._slots.free <= 0:
+        if not await handled.needs_slot(self._placement):
+            return await self._conclude(handled)
+        light = handled.is_light and not self._placement.is_remote(handled.event)
+        if not self._slots.has_room(light=light):
             return [defer_call(handled.request, self._keys, GROUP)]
         handled.in_force.wait_for(self._checks, self._hook_seconds(handled.request))
         entry = handled.request.entry
-        self._slots.start(self._run_in_slot(handled), entry.stream, entry.id)
+        self._slots.start(self._run_in_slot(handled), entry.stream, entry.id, light=light)
         return []
-
-    async def _needs_slot(self, handled: HandledRequest) -> bool:
-        request, event, hooks = handled.request, handled.event, handled.hooks
-        return any(hook.kind != "rule" for hook in hooks) or (
-            self._placement.is_remote(event) and await self._placement.needs_host(event, hooks, request.folder)
-        )
 
     async def _answer_heavy(self, handled: HandledRequest) -> None:
         """Answer a request with heavy rules; if it also needs a slot, it goes on in one."""
@@ -247,7 +273,7 @@ class Evaluator:
             return
         except Exception as error:  # noqa: BLE001 - logged in Replies.broken
             answers = self._replies.broken(request, handled.event, error)
-        await self._send_or_retry(request, answers)
+        await self._send(request, answers)
 
     async def _run_in_slot(self, handled: HandledRequest) -> None:
         """Run the hooks and answer. While they run beyond the budget, the hook command is notified that it must wait."""
@@ -271,28 +297,33 @@ class Evaluator:
                 run = without_loops(handled.in_force.run, event, await lineage(self._connections, self._keys, event))
                 is_rerun = is_rerun or request.id in self._started
                 self._started.add(request.id)
-                verdict = await self._evaluate(handled, run, is_rerun=is_rerun, budget_end=budget_end)
-                answers = [self._replies.answer(request, event, verdict, owner=self.name)]
+                answers = await self._conclude(handled, run, is_rerun=is_rerun, budget_end=budget_end)
         except FleethookError as error:  # Redis went away before a hook ran
             self._resume_later(request, error)
             return
         except Exception as error:  # noqa: BLE001 - logged in Replies.broken
             answers = self._replies.broken(request, event, error)
-        await self._send_or_retry(request, answers)
+        await self._send(request, answers)
+
+    async def _answer_held(self, entry: StreamEntry) -> None:
+        """Answer a request whose question is decided."""
+        request, event = self._decided.read(entry)
+        try:
+            answers = await self._decided.finish(request, event)
+        except FleethookError as error:
+            self._resume_later(request, error)
+            return
+        await self._send(request, answers)
 
     def _resume_later(self, request: Request, error: FleethookError) -> None:
         """Leave the request's entry pending; it is resumed when Redis is back."""
         self._consumer.must_recheck_pending = True
         log.error("request %s: %s; it is resumed later", request.id, error)
 
-    async def _send_or_retry(self, request: Request, answers: Sequence[ScriptCall]) -> None:
-        """Send the answers of a task; while Redis is away they wait for the next read."""
-        try:
-            if await self._send(answers):
-                self._started.discard(request.id)
-        except Unreachable as error:
-            self._answers += answers  # the hooks have run and must not run again
-            log.error("the answer to request %s: %s; it is sent again", request.id, error)
+    async def _send(self, request: Request, answers: Sequence[ScriptCall]) -> None:
+        """Send the answers of a task."""
+        if await self._outbox.send_or_keep(request.id, answers):
+            self._started.discard(request.id)
 
     async def _claim(self, handled: HandledRequest) -> tuple[bool | None, list[ScriptCall]]:
         """Claims the request. Returns (whether its hooks may have started before, []), or (None, calls that answer it)."""
@@ -304,15 +335,24 @@ class Evaluator:
             reason = "the budget was used up while the same hook call was being evaluated"
             return None, [self._replies.answer(request, event, self._replies.failed(request, event, reason))]
         if claim.known is not None:
-            return None, [self._replies.answer(request, event, claim.known)]
+            return None, [self._replies.answer(request, event, claim.known, known=True)]
         if claim.word == "lost":  # another evaluator has the entry, or a repair gave it a new id
             self._consumer.must_recheck_pending = True
         return (claim.word == "again", []) if claim.word in {"run", "again"} else (None, [])
 
-    async def _evaluate(
+    async def _conclude(
         self, handled: HandledRequest, run: Run | None = None, *, is_rerun: bool = False, budget_end: int = 0
-    ) -> Verdict:
-        """The verdict of the request's hooks; `run` replaces the function that runs one hook."""
+    ) -> list[ScriptCall]:
+        """The calls that answer a request with the verdict of its hooks, or hold it; `run` runs one hook of a claimed one."""
+        request, policy = handled.request, self._replies.strictest_policy(handled.request)
+        with evaluation_span(request, handled.event, GROUP, policy) as (request, event, span):
+            placed = handled._replace(request=request, event=event)
+            verdict = await self._evaluate(placed, run or placed.in_force.run, is_rerun, budget_end)
+            note_verdict(span, verdict)
+        return await self._held.conclude(request, event, verdict, "" if run is None else self.name)
+
+    async def _evaluate(self, handled: HandledRequest, run: Run, is_rerun: bool, budget_end: int) -> Verdict:
+        """The verdict of the request's hooks; `run` runs one hook."""
         request, event, in_force, hooks = handled
         ask_host, hooks_for = None, in_force.fitting
         if self._placement.is_remote(event):
@@ -325,7 +365,7 @@ class Evaluator:
             Evaluation(
                 event=event,
                 hooks=hooks,
-                run=run or in_force.run,
+                run=traced(run),
                 seconds=self._hook_seconds(request),
                 version=in_force.hook_set.version,
                 layers=in_force.hook_set.layers,
@@ -335,35 +375,26 @@ class Evaluator:
                 is_rerun=is_rerun,
             )
         )
+        self._plugins.observe(in_force.hook_set, event, verdict)
         verdict = await self._late_contexts.add_to(event, request.native, verdict)
+        verdict = await self._messages.add_to(request, event, verdict)
         verdict = await self._notices.add_notes(request, event, verdict, in_force.hook_set)
-        self._counters.count_verdict(verdict)
+        self._replies.counts.note_kinds(hooks)
+        self._counters.count_checks(verdict)
         return verdict
 
     def _hook_seconds(self, request: Request) -> float:
         """How many seconds of a request's budget are left for its hooks."""
         return hook_seconds((request.deadline - self._clock.now()) / 1000)
 
-    async def _send(self, calls: Sequence[ScriptCall]) -> bool:
-        """Send calls; returns whether each of them counted. If one did not, our pending entries are rechecked.
-
-        An answer does not count if Redis refused it, or if another evaluator has the request.
-        """
-        replies = await call_all(self._connections, calls) if calls else []
-        if any(isinstance(reply, Exception) or reply == 0 for reply in replies):
-            self._consumer.must_recheck_pending = True
-            return False
-        return True
-
     async def _finish(self) -> None:
         try:
-            await self._send(self._answers)
-            self._answers = []
+            await self._outbox.flush()
             groups = (self._checking.tasks, self._slots.tasks, self._runners.background)
             log.info("finishing %d requests, %d hooks in the background", *map(len, groups[1:]))
             await drain(self._consumer, groups, self._drain)
-            await self._send(self._answers)
-            await self._counters.send()
+            await self._outbox.flush()
+            await self._counters.send(now=True)
         except Unreachable as error:
             log.error("leaving while redis is away: %s; other evaluators resume what is pending", error)
         await self._consumer.leave()

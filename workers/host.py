@@ -22,6 +22,9 @@ from bus.http.client_pool import ClientPool
 from bus.ids import consumer_name, host_name
 from bus.requests import read_event, read_request
 from bus.runners.by_kind import Runners
+from bus.runners.evaluation_spans import note_verdict, process_span
+from bus.runners.hook_spans import traced
+from bus.tracing.context import at_trace
 from bus.verdicts import Verdict, bus_policy, failed
 from bus.wire.codec import decode_verdict
 from bus.wire.connections import Connections
@@ -30,8 +33,10 @@ from bus.wire.keys import KEPT_MS, Keys
 from bus.wire.streams import StreamEntry, call, call_all, checked
 from workers.delivery.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries, unpack_fields
 from workers.delivery.later_context import LateContexts
+from workers.plugins.when_enabled import PluginsWhenEnabled
 from workers.runtime.clock import ServerClock
 from workers.runtime.consumer_loop import cancel_tasks, consume, drain, with_heartbeat
+from workers.runtime.counters import Counters
 from workers.runtime.file_notices import FileNotices
 from workers.runtime.hook_loops import lineage, without_loops
 from workers.runtime.process import DRAIN_SECONDS
@@ -42,6 +47,8 @@ from workers.runtime.slow_hooks import Slots, extended_ms
 log = logging.getLogger("fleethook.host")
 
 _MOST_READ: Final = 32
+_RULES_SECONDS: Final = 2.0
+"""The time for a question for the rules alone. They hold no process, and its asker waits no longer."""
 
 
 class HostWorker:
@@ -71,11 +78,13 @@ class HostWorker:
         )
         self._clients = ClientPool()
         self._notices = FileNotices(connections, keys)
-        self._runners = Runners(watcher, self._clients, LateContexts(connections, keys).keep)
+        self._plugins = PluginsWhenEnabled(connections, keys, watcher, self.name)
+        self._runners = Runners(watcher, self._clients, LateContexts(connections, keys).keep, self._plugins.run)
         self._checks = RuleChecks()
         self._recorder = HostRecorder(connections, keys, watcher)
         self._clock = ServerClock(connections)
         self._slots, self._drain = Slots(slots), drain
+        self._counters = Counters(connections, keys)
 
     async def prepare(self) -> None:
         """Make the groups, read the clock and the hook set, and write the first heartbeat; raises Unreachable."""
@@ -95,6 +104,7 @@ class HostWorker:
             finally:
                 await cancel_tasks(self._slots.tasks)
                 await self._runners.end_background()
+                await self._plugins.close()
                 await self._reading.close()
 
     async def _turn(self) -> bool:
@@ -103,6 +113,8 @@ class HostWorker:
         await self._notices.publish_rejected(self._watcher.rejected())
         await self._notices.publish_guard_changes(self._watcher.guards)
         await self._recorder.keep()
+        await self._counters.send()
+        await self._plugins.maintain()
         requests, events = self._consumer.streams
         entries = await self._consumer.pending_to_resume(self._slots.held)
         free = self._slots.free
@@ -147,10 +159,14 @@ class HostWorker:
     async def _evaluate(self, host_part: HostPart) -> Verdict | None:
         """The verdict; None if the hooks already run for the same call of the agent: that run answers this part too."""
         event = host_part.event
-        if host_part.entry.delivered > 1:
+        if host_part.entry.delivered > 1 and not host_part.rules_only:
             return self._dead_worker_verdict(host_part)
         in_force = self._watcher.for_event(event)
         request_hooks = RequestHooks(in_force, self._runners.run)
+        if host_part.rules_only:
+            request_hooks.wait_for(self._checks, _RULES_SECONDS)
+            rules = [hook for hook in await request_hooks.fitting_there(event) if hook.rule is not None]
+            return await self._run_hooks(host_part, request_hooks, rules, _RULES_SECONDS)
         request_hooks.wait_for(self._checks, max(0.0, (host_part.deadline - self._clock.now()) / 1000))
         hooks = await request_hooks.fitting_there(event)
         if any(hook.kind != "rule" for hook in hooks):
@@ -182,20 +198,26 @@ class HostWorker:
         effects = [hook.id for hook in hooks if hook.kind != "rule"]
         await self._record_lineage(event.id, event.parent, effects, "1")
         try:
-            verdict = await evaluate(
-                Evaluation(
-                    event=event,
-                    hooks=hooks,
-                    run=run,
-                    seconds=max(0.0, seconds * 0.9),
-                    policy=host_part.policy,
-                    version=in_force.version,
-                    layers=[layer for layer in in_force.layers if layer != "fleet"],
-                    changes=host_part.changes,
-                    hooks_for=request_hooks.fitting_there,
-                    notes=request_hooks.notes(event, hooks),
+            left = max(0, host_part.deadline - self._clock.now())
+            with process_span(event, GROUP, left, host_part.policy) as span:
+                event = at_trace(event, span.context)
+                verdict = await evaluate(
+                    Evaluation(
+                        event=event,
+                        hooks=hooks,
+                        run=traced(run),
+                        seconds=max(0.0, seconds * 0.9),
+                        policy=host_part.policy,
+                        version=in_force.version,
+                        layers=[layer for layer in in_force.layers if layer != "fleet"],
+                        changes=host_part.changes,
+                        hooks_for=request_hooks.fitting_there,
+                        notes=request_hooks.notes(event, hooks),
+                    )
                 )
-            )
+                note_verdict(span, verdict)
+            if not host_part.rules_only:
+                self._plugins.observe(in_force, event, verdict, on_host=True)
         finally:
             await self._record_lineage(event.id, event.parent, effects, str(self._clock.now()))
         version = " ".join(part for part in in_force.version.split(" ") if not part.startswith("fleet@"))

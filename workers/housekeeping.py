@@ -6,11 +6,14 @@ import logging
 from typing import Final
 
 from bus.config.settings import Settings
+from bus.errors import FleethookError, Unreachable
 from bus.wire.connections import Connections
 from bus.wire.keys import SENT_MS, Keys
 from bus.wire.streams import call, checked, server_now
+from workers.coverage.decisions import decide_gaps
 from workers.delivery.dead_letters import sweep
 from workers.records.bounds import bound_dead_letters, bound_deliveries
+from workers.records.series import bound_series
 from workers.runtime.kept_events import give_up_overdue
 
 log = logging.getLogger("fleethook.chores")
@@ -33,12 +36,19 @@ async def tidy_all(connections: Connections, keys: Keys, settings: Settings) -> 
         "old deliveries": await _unlist_expired(connections, keys, now - int(settings.deliveries_keep * 1000))
         + await bound_deliveries(connections, keys, settings),
     }
+    done["counters of names"] = await bound_series(connections, keys)
     done["events for hosts that are away"] = await give_up_overdue(
         connections, keys, now, int(settings.deliveries_keep * 1000)
     )
     with connections.lease() as connection:
         (sent,) = await connection.exchange([("ZREMRANGEBYSCORE", keys("sent"), "-inf", now - SENT_MS)])
     done["sent ids"] = int(checked(sent, "tidying sent ids"))
+    try:
+        done["calls without their pre-hook event"] = await decide_gaps(connections, keys)
+    except Unreachable:
+        raise
+    except FleethookError as error:  # the server refuses the announcement; the calls are decided at the next turn
+        log.warning("%s", error)
     if any(done.values()):
         log.info("tidied: %s", ", ".join(f"{n} {what}" for what, n in done.items() if n))
     return done

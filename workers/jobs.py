@@ -73,6 +73,7 @@ def carry() -> int:
             keep_ms=max(1, int(settings.deliveries_keep * 1000)),
             failures=_FAILURES,
             limits=BreakerLimits(settings.breaker_first, settings.breaker_most, settings.disable_after),
+            public_url=settings.public_url,
         )
         return await carrier.run(_watch_stop()) if await carrier.count_work() else 0
 
@@ -167,14 +168,22 @@ class _Stoppable(SimpleWorker):
             done.set()
             thread.join()
 
-    def register_birth(self) -> None:
-        """Register the worker, and report that this process is ready: it is registered with RQ and has reached the bus."""
-        super().register_birth()  # type: ignore[no-untyped-call]  # RQ leaves it untyped
-        if not _ready.is_set():
-            with sync_client(_PROCESS[0].url) as bus:  # RQ's server may be another one
-                bus.ping()
-            _ready.set()
-            _PROCESS[0].report_ready()
+    def _install_signal_handlers(self) -> None:
+        """Report that this process is ready: it is registered with RQ, it has reached the bus, and a signal ends it in order.
+
+        RQ calls this after `register_birth`. A SIGTERM before this would kill the process and leave its registration.
+        """
+        super()._install_signal_handlers()  # type: ignore[no-untyped-call]  # RQ leaves it untyped
+        try:
+            if not _ready.is_set():
+                with sync_client(_PROCESS[0].url) as bus:  # RQ's server may be another one
+                    bus.ping()
+                _ready.set()
+                _PROCESS[0].report_ready()
+        except (
+            StopRequested
+        ):  # a signal came here; RQ's loop then ends as its first step, and takes the registration away
+            self._stop_requested = True
 
     def heartbeat(self, timeout: int | None = None, pipeline: Any = None) -> None:
         """Write the heartbeat, and register again: a server that came back without its data does not know this worker."""

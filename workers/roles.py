@@ -9,12 +9,16 @@ from collections.abc import Awaitable, Callable
 from bus.config.settings import Settings
 from bus.errors import ConfigError, Unreachable
 from bus.hooksets.in_force import Watcher
+from bus.system.directories import directories
+from bus.tracing import spans
 from bus.wire.connections import Connections
 from bus.wire.embedded_server import bus_url
 from bus.wire.keys import Keys
 from bus.wire.streams import Backoff
+from workers.coverage.installs import keep_installs
+from workers.fleet_control.flags import keeping_flags
 from workers.runtime.lifeline import stop_event
-from workers.runtime.process import Process, collect_garbage_seldom, set_up
+from workers.runtime.process import Process, Work, collect_garbage_seldom, set_up, with_task
 from workers.runtime.spool_drain import draining
 
 log = logging.getLogger("fleethook.worker")
@@ -25,18 +29,33 @@ def run_role(kind: str, settings: Settings) -> None:
     url = bus_url(settings)
     process = Process(kind, settings, url, settings.rq_url or url)
     set_up(process)
+    spans.configure(kind, settings.namespace, settings.otlp_endpoint)
+    try:
+        _run(process, kind, url)
+    finally:
+        spans.shut_down()
+
+
+def _run(process: Process, kind: str, url: str) -> None:
     if kind in {"carrier", "chores"}:
         from workers.jobs import rq_worker
 
         rq_worker(process, kind)
     elif kind == "evaluator":
-        process.run_async(draining(url, _evaluator(process)))
-    elif kind == "host":
-        process.run_async(draining(url, _host(process)))
-    elif kind == "gateway":
-        process.run_async(draining(url, _gateway(process)))
+        process.run_async(draining(url, keeping_flags(url, _evaluator(process))))
     else:
-        process.run_async(draining(url, _dispatcher(process)))
+        works = {"host": _host, "gateway": _gateway, "dispatcher": _dispatcher}
+        work = reporting_installs(works[kind](process), process.settings.coverage_grace)
+        process.run_async(draining(url, keeping_flags(url, work)))
+
+
+def reporting_installs(work: Work, grace: float) -> Work:
+    """The work of a process, plus a task that writes which hooks of agents are installed on this machine."""
+
+    async def report(keys: Keys, connections: Connections) -> None:
+        await keep_installs(connections, keys, directories().state, grace)
+
+    return with_task(work, report)
 
 
 def _evaluator(process: Process) -> Callable[[Keys, Connections, Watcher], Awaitable[None]]:
@@ -68,7 +87,6 @@ def _host(process: Process) -> Callable[[Keys, Connections, Watcher], Awaitable[
 
 def _gateway(process: Process) -> Callable[[Keys, Connections, Watcher], Awaitable[None]]:
     async def work(keys: Keys, connections: Connections, watcher: Watcher) -> None:
-        from bus.system.directories import directories
         from workers.gateway.server import Gateway
 
         stop, settings, rq = stop_event(), process.settings, Connections(process.rq_url, connect=1.0)
@@ -88,14 +106,14 @@ def _dispatcher(process: Process) -> Callable[[Keys, Connections, Watcher], Awai
         from workers.jobs import CARRIER, CHORES, enqueue, queue
 
         stop = stop_event()
-        queues = {
-            name: queue(process.settings, process.rq_url, kind) for name, kind in (("carry", CARRIER), ("tidy", CHORES))
-        }
+        kinds = {"carry": CARRIER, "tidy": CHORES, "maintain": CHORES}
+        queues = {name: queue(process.settings, process.rq_url, kind) for name, kind in kinds.items()}
 
         async def ask(name: str) -> int:
             return await asyncio.to_thread(enqueue, queues[name], name)
 
-        dispatcher = Dispatcher(process.url, keys, watcher, connections, ask)
+        grace = process.settings.coverage_grace
+        dispatcher = Dispatcher(process.url, keys, watcher, connections, ask, grace=grace)
         if await _prepare_with_retries(dispatcher.prepare, stop, "dispatcher"):
             process.report_ready()
         try:

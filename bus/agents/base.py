@@ -54,7 +54,7 @@ class Capability(msgspec.Struct, frozen=True, kw_only=True):
     failure: Literal["open", "closed"] = "open"
     """What the agent does when its hook fails."""
     silence: str = "exit 0 and an empty stdout"
-    """How the agent is given no opinion."""
+    """The answer that leaves the decision to the agent."""
 
 
 class AgentDialect(Protocol):

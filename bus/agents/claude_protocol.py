@@ -31,7 +31,7 @@ class Family:
     by_exit_code: frozenset[str] = frozenset()
     """Events where a deny is exit code 2 with its reason on stderr, because JSON would mean something else."""
     wordless: frozenset[str] = frozenset()
-    """Events where a deny has no field for a reason, so the person gets the reason as a note."""
+    """Events where the person sees no reason of a deny, so it is in the message to the person."""
     alone: frozenset[str] = frozenset()
     """Events where nothing but the deny is read, so its reason includes the context."""
     call_fields: tuple[str, ...] = ("tool_use_id",)
@@ -104,7 +104,7 @@ class Family:
             reply |= {"continue": False, "stopReason": case.halt}
         if specific:
             reply["hookSpecificOutput"] = {"hookEventName": native, **specific}
-        if native in self.wordless and case.decision == "deny" and verdict.reason:
+        if native in self.wordless and case.decision == "deny" and verdict.reason and not verdict.fallback:
             case.notes.append(clean(verdict.reason))
         if case.notes:
             reply["systemMessage"] = person_message(self.agent, case, verdict, event)

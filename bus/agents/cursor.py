@@ -188,6 +188,20 @@ class _Dialect:
 DIALECT: Final = _Dialect()
 
 
+def call_of(event: Event) -> tuple[Any, ...] | None:
+    """What identifies a call in each event of TOGETHER; None for other events. Only one of them has the call's id."""
+    if event.native not in TOGETHER:
+        return None
+    fields = event.input
+    if event.tool == "bash":
+        what = (fields.get("command"), fields.get("cwd") or event.cwd)
+    elif event.native_tool.startswith("MCP:"):
+        what = (event.native_tool, sorted(fields.items()))
+    else:
+        what = (event.native_tool, fields.get("path"))
+    return (event.session, event.data.get("generation_id"), event.tool == "bash", what)
+
+
 def _said(native: str, case: CarriedVerdict) -> dict[str, Any]:
     """The fields of the answer besides the permission."""
     if native == "beforeSubmitPrompt":

@@ -78,7 +78,7 @@ class _Dialect:
 
     name = NAME
     capabilities = CAPABILITIES
-    _family = Family(_AGENT, CAPABILITIES, _decision_fields)
+    _family = Family(_AGENT, CAPABILITIES, _decision_fields, wordless=frozenset({"BeforeAgent"}))
 
     def read(self, native: str, payload: bytes, *, host: str = "") -> Event:
         """The event in a payload. A tool's error makes it a `tool:error`, and an MCP tool's name includes its server."""

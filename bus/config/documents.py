@@ -16,9 +16,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
-
-import yaml
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from bus.config.files import NOTHING, TEXT_LIMIT, Source, Stamp, files_read, read_file, stamp, too_large
 from bus.config.json_documents import (
@@ -32,6 +30,13 @@ from bus.config.json_documents import (
     too_many,
 )
 from bus.errors import ConfigError
+from bus.lazy.modules import lazy_module
+from bus.lazy.regex import lazy_regex
+
+if TYPE_CHECKING:
+    import yaml
+else:
+    yaml = lazy_module("yaml")  # takes 15 ms, and most processes read no file
 
 NODE_LIMIT: Final = 250_000
 """The most values in one file, counted with every alias expanded; this stops alias bombs."""
@@ -60,18 +65,15 @@ __all__ = [
 PathParts = tuple[str | int, ...]
 _Event: TypeAlias = Any  # PyYAML's stubs leave the attributes of events untyped
 
-# The loader in C. Where PyYAML's wheel comes without libyaml, the slower loader in Python reads the same format.
-_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEANS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_INTEGER: Final = re.compile(r"[-+]?[0-9]+\Z")
-_OCTAL_OR_HEX: Final = re.compile(r"0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")
-_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
-_NOT_FINITE: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
-_UNPRINTABLE: Final = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_INTEGER: Final = lazy_regex(r"[-+]?[0-9]+\Z")
+_OCTAL_OR_HEX: Final = lazy_regex(r"0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")
+_FLOAT: Final = lazy_regex(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
+_NOT_FINITE: Final = lazy_regex(r"[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
+_UNPRINTABLE: Final = lazy_regex(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 # JSON escapes a character beyond the basic plane as a surrogate pair, YAML as one escape.
-_SURROGATES: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
+_SURROGATES: Final = lazy_regex(r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})")
 
 
 _loaded: ContextVar[dict[str, Document] | None] = ContextVar("loaded", default=None)
@@ -157,7 +159,7 @@ def loads(text: str, *, file: str = "") -> Document:
             return Document(quick.value, file, quick, warnings)
         text = _SURROGATES.sub(_join_surrogates, text)
     try:
-        root = _Builder(file).build(yaml.parse(text, Loader=_LOADER))
+        root = _Builder(file).build(_parse(text))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark is not None else (0, 0)
@@ -166,6 +168,11 @@ def loads(text: str, *, file: str = "") -> Document:
     except yaml.YAMLError as error:
         raise ConfigError(f"this is not YAML: {error}", file=file) from error
     return Document(root.value, file, root, warnings)
+
+
+def _parse(text: str) -> Iterator[_Event]:
+    """The events of a text, by the loader in C; where PyYAML's wheel comes without libyaml, by the slower one in Python."""
+    return yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 class TextSpan(NamedTuple):
@@ -186,7 +193,7 @@ def spans(text: str) -> dict[PathParts, TextSpan]:
     found: dict[PathParts, TextSpan] = {}
     open_collections: list[tuple[PathParts, _Event, int]] = []  # path, first event, how many entries or keys so far
     keys: dict[int, _Event] = {}  # the key that waits for its value, by depth
-    for event in yaml.parse(text, Loader=_LOADER):
+    for event in _parse(text):
         if isinstance(event, yaml.CollectionEndEvent):
             path, first, _ = open_collections.pop()
             key = keys.pop(len(open_collections), None)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import stat
 import tempfile
 import textwrap
@@ -18,8 +17,9 @@ from typing import Final
 from bus.config.documents import Document, Plain, loads
 from bus.config.edit_json import read_text, rewrite, write_new
 from bus.errors import ConfigError
+from bus.lazy.regex import lazy_regex
 
-_PLAIN: Final = re.compile(r"(?![-+.]?[0-9]|\.(?i:inf|nan)\Z|[.~-]+\Z)[A-Za-z0-9_./~][A-Za-z0-9_./~-]*\Z")
+_PLAIN: Final = lazy_regex(r"(?![-+.]?[0-9]|\.(?i:inf|nan)\Z|[.~-]+\Z)[A-Za-z0-9_./~][A-Za-z0-9_./~-]*\Z")
 """Text that needs no quotes in YAML. Nothing that begins like a number, since `0E0` is one."""
 _RESERVED: Final = frozenset({"true", "false", "null", "True", "False", "Null", "TRUE", "FALSE", "NULL", "~"})
 

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from bus.errors import ConfigError
+from bus.lazy.regex import lazy_regex
 
 _DECODER: Final = json.JSONDecoder()
-_SPACE: Final = re.compile(r"[ \t\r\n]*")
-_COMMENT: Final = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_SPACE: Final = lazy_regex(r"[ \t\r\n]*")
+_COMMENT: Final = lazy_regex(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
 
 class _Style(NamedTuple):

@@ -12,17 +12,19 @@ from bus.config.endpoint_entry import EndpointEntry
 from bus.config.field_types import ENV_PATTERN
 from bus.errors import ConfigError
 from bus.hooks import Endpoint, Format
+from bus.lazy.regex import lazy_regex
 from bus.secrets.sealing import PREFIX
 
 URLS: Final[dict[str, str]] = {"pagerduty": "https://events.pagerduty.com/v2/enqueue"}
 """The URL of a format that has only one (PagerDuty Events API v2; its EU region has another)."""
 
 _CHATS: Final[tuple[tuple[re.Pattern[str], Format], ...]] = (
-    (re.compile(r"hooks\.slack(?:-gov)?\.com/"), "slack"),
-    (re.compile(r"(?:\w+\.)?discord(?:app)?\.com/api/(?:v\d+/)?webhooks/[^/]+/[^/]+/slack/?\Z"), "slack"),
-    (re.compile(r"(?:\w+\.)?discord(?:app)?\.com/api/(?:v\d+/)?webhooks/[^/]+/[^/]+/?\Z"), "discord"),
-    (re.compile(r"events\.(?:eu\.)?pagerduty\.com/v2/"), "pagerduty"),
-    (re.compile(r"[\w-]+\.webhook\.office\.com/|outlook\.office(?:365)?\.com/webhook"), "teams"),
+    (lazy_regex(r"hooks\.slack(?:-gov)?\.com/"), "slack"),
+    (lazy_regex(r"(?:\w+\.)?discord(?:app)?\.com/api/(?:v\d+/)?webhooks/[^/]+/[^/]+/slack/?\Z"), "slack"),
+    (lazy_regex(r"(?:\w+\.)?discord(?:app)?\.com/api/(?:v\d+/)?webhooks/[^/]+/[^/]+/?\Z"), "discord"),
+    (lazy_regex(r"events\.(?:eu\.)?pagerduty\.com/v2/"), "pagerduty"),
+    (lazy_regex(r"ntfy\.sh/"), "ntfy"),
+    (lazy_regex(r"[\w-]+\.webhook\.office\.com/|outlook\.office(?:365)?\.com/webhook"), "teams"),
 )
 """Patterns for host and path of a service, and the format that it reads."""
 
@@ -59,6 +61,8 @@ def reads(url: str) -> Format | None:
 def _url(name: Format, url: str) -> None:
     if not url and name not in URLS:
         raise ConfigError('"url" is missing')
+    if name == "ntfy" and not urlsplit(url).path.strip("/"):
+        raise ConfigError("the URL of an ntfy endpoint ends with its topic", hint="https://ntfy.sh/TOPIC")
 
 
 def _routing_key(name: Format, reference: str) -> None:
@@ -77,26 +81,26 @@ def _routing_key(name: Format, reference: str) -> None:
 
 def _resolve(name: Format, resolve: str) -> None:
     if resolve != "never" and name != "pagerduty":
-        raise ConfigError(f"format {name} has nothing to resolve", hint="only pagerduty has incidents")
+        raise ConfigError(f"format {name} cannot have resolve", hint="only pagerduty has incidents to resolve")
 
 
 def _can_block(entry: EndpointEntry | Endpoint) -> None:
     if not entry.can_block:
         if entry.payload == "raw":
             raise ConfigError(
-                "only an endpoint that is asked may have the raw event",
+                "only an endpoint with can_block: true may get the raw event",
                 hint="add can_block: true, or leave payload out",
             )
         return
     if entry.format != "fleethook":
         raise ConfigError(f"format {entry.format} gives no verdict", hint="ask an endpoint of format: fleethook")
     if entry.payload == "thin":
-        raise ConfigError("who decides is asked with the whole event", hint="leave payload: thin or can_block out")
+        raise ConfigError("an endpoint that decides needs the whole event", hint="leave out payload: thin or can_block")
 
 
 def question_hint(entry: EndpointEntry) -> Iterator[tuple[str, str]]:
     """Field and warning for settings of questions that have no effect."""
     if entry.can_block and "verdict." in entry.when:
-        yield "when", "there is no verdict yet when it is asked: `verdict.decision` is empty then"
+        yield "when", "with can_block it is evaluated before there is a verdict: `verdict.decision` is empty"
     if entry.on_failure is not None and not entry.can_block:
         yield "on_failure", "without `can_block: true` no agent waits for the endpoint, so its failures decide nothing"

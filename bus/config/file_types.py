@@ -9,8 +9,9 @@ from msgspec import Meta
 
 from bus.config.field_types import END, Delay, EnvName, Id, Patterns, Seconds, Text
 from bus.hooks import HttpCall
+from bus.matching.exact_calls import ExactCall
 from bus.matching.rules import Rule
-from bus.verdicts import Policy
+from bus.verdicts import Hold, Policy
 
 
 class HookEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -131,6 +132,21 @@ class HookEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     observe: Annotated[
         bool, Meta(description="Record what the hook would have decided, and decide nothing.", examples=[True])
     ] = False
+    hold: Annotated[
+        Hold | None,
+        Meta(
+            description="Holds the hook's `ask` until a person answers it with `fleethook approvals`, over HTTP or by a link; "
+            "without it, the agent itself asks.",
+            examples=[{"timeout": 120, "default": "deny"}],
+        ),
+    ] = None
+    unless: Annotated[
+        tuple[ExactCall, ...],
+        Meta(
+            description="Exact calls at which the hook does not run. `fleethook approvals remember` adds them.",
+            examples=[[{"tool": "bash", "input": {"command": "make deploy"}, "cwd": "/srv/shop"}]],
+        ),
+    ] = ()
 
 
 class ImportEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -179,6 +195,12 @@ class ImportEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     ] = ""
 
 
+class GuardException(ExactCall, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """An exact call at which one rule of a pack does not count."""
+
+    rule: Annotated[str, Meta(min_length=1, max_length=200, description="The rule's id.", examples=["force-push"])]
+
+
 class GuardSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """How one guard pack is used."""
 
@@ -187,12 +209,35 @@ class GuardSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         Literal["deny", "ask"] | None,
         Meta(description="The decision of every rule of the pack; without it, each rule's own.", examples=["ask"]),
     ] = None
+    decisions: Annotated[
+        dict[str, Literal["deny", "ask"]],
+        Meta(
+            description="The decisions of single rules, by their ids; they come before `decision`.",
+            examples=[{"force-push": "ask"}],
+        ),
+    ] = msgspec.field(default_factory=dict)
     disable: Annotated[
         tuple[str, ...], Meta(description="Ids of rules that are not in force.", examples=[["force-push"]])
     ] = ()
     observe: Annotated[
         bool, Meta(description="Record what the rules would have decided, and decide nothing.", examples=[True])
     ] = False
+    hold: Annotated[
+        Hold | None,
+        Meta(
+            description="Holds every `ask` of the pack until a person answers it, as a hook's `hold` does.",
+            examples=[{"timeout": 120}],
+        ),
+    ] = None
+    unless: Annotated[
+        tuple[GuardException, ...],
+        Meta(
+            description="Exact calls, each with the rule that does not count for it. `fleethook approvals remember` adds them.",
+            examples=[
+                [{"rule": "force-push", "tool": "bash", "input": {"command": "git push -f"}, "cwd": "/srv/shop"}]
+            ],
+        ),
+    ] = ()
 
 
 class Network(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -248,6 +293,21 @@ class FileFormat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         Meta(
             description="Guard packs by name: `true`, `false`, or a mapping.",
             examples=[{"destructive-commands": {"decision": "ask"}}],
+        ),
+    ] = msgspec.field(default_factory=dict)
+    plugins: Annotated[
+        dict[str, Any],
+        Meta(
+            description="Python plugins by name: `true`, `false`, or a mapping. A plugin runs with the rights of the worker's "
+            "user.",
+            examples=[{"code-guardian": {"config": {"checks": ["ruff"]}}}],
+        ),
+    ] = msgspec.field(default_factory=dict)
+    groups: Annotated[
+        dict[str, list[str]],
+        Meta(
+            description="Groups of persons for `hold`: each a list of names of tokens (`fleethook tokens list`).",
+            examples=[{"release": ["ana", "ben"]}],
         ),
     ] = msgspec.field(default_factory=dict)
     network: Annotated[

@@ -17,10 +17,11 @@ from bus.config.field_types import ID_PATTERN
 from bus.config.file_types import GuardSettings
 from bus.config.validation import explain
 from bus.errors import ConfigError, PatternError, TargetRefused
-from bus.hooks import HOOK_DIALECTS, Endpoint, Hook, Layer
+from bus.hooks import HOOK_DIALECTS, Endpoint, Hook, Layer, Plugin
 from bus.http.address_policy import parse_target
 from bus.http.address_policy import policy as address_policy
 from bus.http.proxies import check_proxy
+from bus.lazy.regex import lazy_regex
 from bus.matching.conditions import compile_condition
 from bus.matching.patterns import check_pattern, check_tool
 from bus.matching.rules import Rule, check_rule
@@ -31,8 +32,8 @@ Check = tuple[tuple[str, ...], Callable[[], object]]
 """A path below an entry, and a function that raises where the value there is not valid."""
 
 _PUBLISHED: Final = "published hook set"
-_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}\Z")
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_HEADER: Final = lazy_regex(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}\Z")
+_CONTROL: Final = lazy_regex(r"[\x00-\x1f\x7f]")
 
 
 def matcher_checks(on: Iterable[str], tool: str, when: str) -> Iterator[Check]:
@@ -96,10 +97,12 @@ class HookFile:
     sections: Mapping[str, Any] = field(default_factory=dict)
     """Parts of another system's file that are kept unchanged and do not run; published with the hooks."""
     network_proxy: str = ""
+    plugins: tuple[Plugin, ...] = ()
+    """The Python plugins that it enables; their handlers are among `hooks`."""
     sources: tuple[Source, ...] = field(default=(), compare=False)
     """Other files that were read for it; they are watched with it, and trust covers them."""
 
-    def sealed(self) -> HookFile:
+    def with_digest(self) -> HookFile:
         """A copy with its digest set."""
         return replace(self, digest=_digest(self))
 
@@ -113,6 +116,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     on_failure: Policy | None = None
     network_allow: tuple[str, ...] = ()
     network_proxy: str = ""
+    plugins: tuple[Plugin, ...] = ()
     sections: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
@@ -139,8 +143,9 @@ def from_document(plain: Mapping[str, Any], *, layer: Layer = "fleet") -> HookFi
         contents.network_allow,
         sections=contents.sections,
         network_proxy=contents.network_proxy,
+        plugins=contents.plugins,
     )
-    return file.sealed()
+    return file.with_digest()
 
 
 def _check_published(contents: Contents) -> None:
@@ -172,7 +177,7 @@ def _check_published(contents: Contents) -> None:
 
 
 def _kinds(hook: Hook) -> int:
-    return sum((bool(hook.command), hook.http is not None, hook.rule is not None))
+    return sum((bool(hook.command), hook.http is not None, hook.rule is not None, hook.handler is not None))
 
 
 def _contents(file: HookFile) -> Contents:
@@ -183,6 +188,7 @@ def _contents(file: HookFile) -> Contents:
         on_failure=file.on_failure,
         network_allow=file.network_allow,
         network_proxy=file.network_proxy,
+        plugins=file.plugins,
         sections=dict(file.sections),
     )
 
@@ -196,5 +202,6 @@ def _digest(file: HookFile) -> str:
         endpoints=tuple(
             msgspec.structs.replace(entry, origin="", layer="fleet", version="") for entry in contents.endpoints
         ),
+        plugins=tuple(msgspec.structs.replace(plugin, origin="") for plugin in contents.plugins),
     )
     return hashlib.sha256(msgspec.json.encode(bare, order="sorted")).hexdigest()

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from bus.errors import ConfigError
+from bus.lazy.regex import lazy_regex
 
 Plain: TypeAlias = Any
 """A value of YAML or JSON: text, number, boolean, None, list, or dict with text as keys."""
@@ -32,14 +33,14 @@ class Node:
     height: int = 0
 
 
-_TOKEN: Final = re.compile(r'[ \t\r\n,:]*(?:("(?:[^"\\]|\\.)*")|([{\[])|([}\]])|([^ \t\r\n,:"{}\[\]]+))')
-_LINE: Final = re.compile(r"\n")
-_ESCAPED: Final = re.compile(
+_TOKEN: Final = lazy_regex(r'[ \t\r\n,:]*(?:("(?:[^"\\]|\\.)*")|([{\[])|([}\]])|([^ \t\r\n,:"{}\[\]]+))')
+_LINE: Final = lazy_regex(r"\n")
+_ESCAPED: Final = lazy_regex(
     r"(?<!\\)(?:\\\\)*"
     r"(?:\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2}))"
 )
 """An escaped surrogate pair, or (group `half`) an escaped surrogate without its partner."""
-_PLAIN: Final = re.compile(r"(?:true|false|null|-?[0-9]{1,17}(?:\.[0-9]{1,17})?)\Z")
+_PLAIN: Final = lazy_regex(r"(?:true|false|null|-?[0-9]{1,17}(?:\.[0-9]{1,17})?)\Z")
 """A literal, or a number that is short enough to be in range."""
 
 QUICK: Final = 256 * 1024

@@ -9,6 +9,7 @@ import msgspec
 from bus.config.endpoint_entry import EndpointEntry
 from bus.config.file_types import FileFormat, GuardSettings, HookEntry, ImportEntry, Network
 from bus.config.hook_test_entry import HookTestEntry
+from bus.config.plugin_entry import PluginEntry
 from bus.config.settings import Settings
 from bus.hooks import Format
 from bus.verdicts import POLICIES
@@ -33,7 +34,17 @@ _PAGERDUTY: Final[dict[str, Any]] = {
 
 def hook_file_schema() -> dict[str, Any]:
     """The schema as plain data. The loader checks more than it can say: patterns, CEL conditions and URLs."""
-    kinds = (FileFormat, HookEntry, EndpointEntry, ImportEntry, GuardSettings, Network, Settings, HookTestEntry)
+    kinds = (
+        FileFormat,
+        HookEntry,
+        EndpointEntry,
+        ImportEntry,
+        GuardSettings,
+        PluginEntry,
+        Network,
+        Settings,
+        HookTestEntry,
+    )
     _, found = msgspec.json.schema_components(kinds, ref_template=_REF)
     definitions: dict[str, dict[str, Any]] = {name: dict(schema) for name, schema in sorted(found.items())}
     top = definitions.pop(FileFormat.__name__)["properties"]
@@ -78,6 +89,11 @@ def _top_properties(described: dict[str, dict[str, Any]]) -> dict[str, Any]:
             "type": "object",
             "additionalProperties": {"anyOf": [{"type": "boolean"}, reference(GuardSettings)]},
         },
+        "plugins": {
+            "type": "object",
+            "additionalProperties": {"anyOf": [{"type": "boolean"}, reference(PluginEntry)]},
+        },
+        "groups": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}},
         "network": {"anyOf": [{"type": "null"}, reference(Network)]},
         "tests": {"type": "array", "items": reference(HookTestEntry)},
         "settings": {"anyOf": [{"type": "null"}, reference(Settings)]},

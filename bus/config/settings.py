@@ -12,54 +12,10 @@ from msgspec import Meta, inspect
 
 from bus.config.documents import Document, PathParts, Plain
 from bus.config.field_types import END
+from bus.config.setting_types import DAY, HOUR, MIB, MINUTE, count, measured, size, text, time
 from bus.config.validation import explain, is_extra, suggestion
 from bus.errors import ConfigError
 from bus.verdicts import Policy
-
-MINUTE: Final = 60
-HOUR: Final = 60 * MINUTE
-DAY: Final = 24 * HOUR
-MIB: Final = 1024 * 1024
-
-_UNITS: Final[dict[str, dict[str, float]]] = {
-    "duration": {"": 1, "ms": 0.001, "s": 1, "m": MINUTE, "min": MINUTE, "h": HOUR, "d": DAY, "w": 7 * DAY},
-    "size": {"": 1, "b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1024, "mib": MIB, "gib": 1024 * MIB},
-}
-_WANTED: Final = {"duration": "seconds, or a time such as 90s, 12h or 14d", "size": "bytes, or a size such as 256MiB"}
-_SHAPES: Final[dict[str, dict[str, Any]]] = {
-    "duration": {"type": ["number", "string"], "pattern": "^[0-9]+(\\.[0-9]+)? *(ms|s|m|min|h|d|w)?$"},
-    "size": {"type": ["integer", "string"], "pattern": "^[0-9]+(\\.[0-9]+)? *([kKmMgG][iI]?)?[bB]?$"},
-}
-_QUANTITY: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) *([A-Za-z]*)")
-
-
-def _text(description: str, example: str, *schemes: str, pattern: str | None = None) -> Meta:
-    return Meta(
-        max_length=2048, pattern=pattern, description=description, examples=[example], extra={"schemes": schemes}
-    )
-
-
-def _count(description: str, example: int, least: int, most: int) -> Meta:
-    return Meta(ge=least, le=most, description=description, examples=[example])
-
-
-def _quantity(measure: str, description: str, example: str, least: float, most: float) -> Meta:
-    return Meta(
-        ge=least,
-        le=most,
-        description=description,
-        examples=[example],
-        extra={"measure": measure},
-        extra_json_schema=_SHAPES[measure],
-    )
-
-
-def _time(description: str, example: str, least: float = 0, most: float = 3650 * DAY) -> Meta:
-    return _quantity("duration", description, example, least, most)
-
-
-def _size(description: str, example: str) -> Meta:
-    return _quantity("size", description, example, 0, 2**50)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,7 +23,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     redis_url: Annotated[
         str,
-        _text(
+        text(
             "The Redis server of the bus; empty: the embedded server of this machine.",
             "rediss://fleethook-worker:PASSWORD@redis.example:6379",
             "redis",
@@ -75,9 +31,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             "unix",
         ),
     ] = ""
+    operator_url: Annotated[
+        str,
+        text(
+            "The Redis URL with which a gateway publishes hook sets for tokens with the scope `admin`; empty: its own.",
+            "redis://localhost:6379/0",
+            "redis",
+            "rediss",
+            "unix",
+        ),
+    ] = ""
     rq_url: Annotated[
         str,
-        _text(
+        text(
             "The Redis server for RQ's queues; empty: the bus's server.",
             "redis://localhost:6379/1",
             "redis",
@@ -87,7 +53,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = ""
     url: Annotated[
         str,
-        _text(
+        text(
             "The gateway that agents' hook commands ask instead of Redis: its unix socket, or its address and FLEETHOOK_TOKEN.",
             "unix:///run/user/1000/fleethook/gateway.sock",
             "unix",
@@ -97,7 +63,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = ""
     namespace: Annotated[
         str,
-        _text(
+        text(
             "The fleet's name, part of every key. Several fleets can share a server.",
             "staging",
             pattern="^[a-z0-9-]{1,40}" + END,
@@ -105,15 +71,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = "default"
     host: Annotated[
         str,
-        _text("This machine's name in events; empty: its host name.", "build-7", pattern="^[^\\s]{0,64}" + END),
+        text("This machine's name in events; empty: its host name.", "build-7", pattern="^[^\\s]{0,64}" + END),
     ] = ""
     budget: Annotated[
         float,
-        _time("The longest time from an agent's request to its verdict, where the agent allows it.", "5s", 0.01, HOUR),
+        time("The longest time from an agent's request to its verdict, where the agent allows it.", "5s", 0.01, HOUR),
     ] = 10.0
     connect_timeout: Annotated[
         float,
-        _time("How long a hook command waits for its connection; part of the budget.", "100ms", 0.001, MINUTE),
+        time("How long a hook command waits for its connection; part of the budget.", "100ms", 0.001, MINUTE),
     ] = 0.25
     on_failure: Annotated[
         Policy,
@@ -123,79 +89,96 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         ),
     ] = "allow"
     events_max_age: Annotated[
-        float, _time("Older events are removed once every reader has read them; 0 keeps all.", "7d")
+        float, time("Older events are removed once every reader has read them; 0 keeps all.", "7d")
     ] = 14.0 * DAY
     events_max_count: Annotated[
-        int, _count("The highest number of events; the oldest are removed first. 0 keeps all.", 50_000, 0, 10**12)
+        int, count("The highest number of events; the oldest are removed first. 0 keeps all.", 50_000, 0, 10**12)
     ] = 200_000
     events_max_bytes: Annotated[
-        int, _size("The most memory that events use; the oldest are removed first. 0 keeps all.", "1GiB")
+        int, size("The most memory that events use; the oldest are removed first. 0 keeps all.", "1GiB")
     ] = 256 * MIB
-    deliveries_keep: Annotated[float, _time("How long finished deliveries can be looked up.", "1d")] = 7.0 * DAY
+    deliveries_keep: Annotated[float, time("How long finished deliveries can be looked up.", "1d")] = 7.0 * DAY
     deliveries_max_count: Annotated[
         int,
-        _count(
+        count(
             "The highest number of finished deliveries; the oldest are removed first. 0 keeps all.", 10_000, 0, 10**12
         ),
     ] = 100_000
     deliveries_max_bytes: Annotated[
         int,
-        _size("The most memory that deliveries use; the oldest finished ones are removed first. 0 keeps all.", "64MiB"),
+        size("The most memory that deliveries use; the oldest finished ones are removed first. 0 keeps all.", "64MiB"),
     ] = 128 * MIB
     breaker_first: Annotated[
         float,
-        _time(
+        time(
             "How long an open breaker waits before its first probe. Each failed probe doubles the wait.",
             "10s",
             0.01,
             DAY,
         ),
     ] = 5.0
-    breaker_most: Annotated[float, _time("The longest wait between probes of an open breaker.", "10m", 0.01, DAY)] = (
+    breaker_most: Annotated[float, time("The longest wait between probes of an open breaker.", "10m", 0.01, DAY)] = (
         5.0 * MINUTE
     )
     disable_after: Annotated[
-        float, _time("An endpoint is disabled after failing for this long without a success; 0: never.", "2d")
+        float, time("An endpoint is disabled after failing for this long without a success; 0: never.", "2d")
     ] = 5.0 * DAY
-    dead_keep: Annotated[float, _time("How long dead letters are kept and can be retried.", "14d")] = 30.0 * DAY
+    coverage_grace: Annotated[
+        float,
+        time(
+            "How long the pre-hook event of a tool call that has run may be late before the call counts as uncovered.",
+            "5m",
+        ),
+    ] = 1.0 * MINUTE
+    dead_keep: Annotated[float, time("How long dead letters are kept and can be retried.", "14d")] = 30.0 * DAY
     dead_max_count: Annotated[
-        int, _count("The highest number of dead letters; the oldest are removed first. 0 keeps all.", 5_000, 0, 10**12)
+        int, count("The highest number of dead letters; the oldest are removed first. 0 keeps all.", 5_000, 0, 10**12)
     ] = 20_000
     dead_max_bytes: Annotated[
-        int, _size("The most memory that dead letters use; the oldest are removed first. 0 keeps all.", "64MiB")
+        int, size("The most memory that dead letters use; the oldest are removed first. 0 keeps all.", "64MiB")
     ] = 128 * MIB
-    evaluators: Annotated[int, _count("The number of evaluators that `fleethook up` starts.", 4, 0, 256)] = 2
+    evaluators: Annotated[int, count("The number of evaluators that `fleethook up` starts.", 4, 0, 256)] = 2
     carriers: Annotated[
-        int, _count("The number of RQ workers for deliveries that `fleethook up` starts.", 4, 0, 256)
+        int, count("The number of RQ workers for deliveries that `fleethook up` starts.", 4, 0, 256)
     ] = 2
-    chores: Annotated[
-        int, _count("The number of RQ workers for housekeeping that `fleethook up` starts.", 2, 0, 64)
-    ] = 1
+    chores: Annotated[int, count("The number of RQ workers for housekeeping that `fleethook up` starts.", 2, 0, 64)] = 1
     gateways: Annotated[
-        int, _count("The number of gateways (HTTP) that `fleethook up` starts: 1, or 0 for none.", 0, 0, 1)
+        int, count("The number of gateways (HTTP) that `fleethook up` starts: 1, or 0 for none.", 0, 0, 1)
     ] = 1
     gateway_host: Annotated[
         str,
-        _text(
+        text(
             "The address that a gateway listens on. Any other than loopback needs a token (`fleethook tokens create`).",
             "10.0.0.7",
             pattern="^[^\\s/]{1,255}" + END,
         ),
     ] = "127.0.0.1"
     gateway_port: Annotated[
-        int, _count("The TCP port that a gateway listens on; 0: none, only its unix socket.", 8080, 0, 65_535)
+        int, count("The TCP port that a gateway listens on; 0: none, only its unix socket.", 8080, 0, 65_535)
     ] = 4665
+    gateway_connections: Annotated[
+        int, count("The most connections to a gateway's port; one address gets half of them.", 500, 2, 100_000)
+    ] = 4096
     gateway_names: Annotated[
         str,
-        _text(
+        text(
             "The host names by which clients may address a gateway, with commas, beside localhost and its address.",
             "hooks.example,gateway.internal",
             pattern="^[^\\s/]{0,2048}" + END,
         ),
     ] = ""
+    public_url: Annotated[
+        str,
+        text(
+            "The address by which people reach a gateway, for links in webhooks that answer held calls; empty: no links.",
+            "https://fleethook.example",
+            "http",
+            "https",
+        ),
+    ] = ""
     feed_events: Annotated[
         str,
-        _text(
+        text(
             "The events that a gateway's live feed sends, and their deliveries: patterns as in a hook's `on`, with commas.",
             "session:*,tool:*",
             pattern="^[A-Za-z0-9_.*?!:, \\[\\]-]{1,2048}" + END,
@@ -203,17 +186,52 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = "*"
     feed_payload: Annotated[
         int,
-        _count(
+        count(
             "1: the live feed of a gateway sends the input, output and data of events, redacted; 0: it does not.",
             0,
             0,
             1,
         ),
     ] = 1
-    slots: Annotated[int, _count("The most hook processes that one evaluator runs at the same time.", 16, 1, 1024)] = 8
+    gobby: Annotated[
+        Literal["auto", "on", "off"],
+        Meta(
+            description="Whether a gateway replaces Gobby's daemon. `auto`: only if a hook file imports Gobby's configuration.",
+            examples=["on"],
+        ),
+    ] = "auto"
+    gobby_port: Annotated[
+        int, count("The port of Gobby's daemon; 0: as Gobby's configuration has it, else 60887.", 8765, 0, 65_535)
+    ] = 0
+    gobby_websocket_port: Annotated[
+        int,
+        count("The port of Gobby's WebSocket; 0: as Gobby's configuration has it, else 60888.", 8766, 0, 65_535),
+    ] = 0
+    gobby_approves: Annotated[
+        int,
+        count(
+            "1: a call through Gobby's scripts that no hook objects to is approved, as by Gobby; 0: the agent may ask.",
+            0,
+            0,
+            1,
+        ),
+    ] = 1
+    slots: Annotated[int, count("The most hook processes that one evaluator runs at the same time.", 16, 1, 1024)] = 8
     carrier_in_flight: Annotated[
-        int, _count("The most attempts that one carrier has in progress at the same time.", 50, 1, 10_000)
+        int, count("The most attempts that one carrier has in progress at the same time.", 50, 1, 10_000)
     ] = 100
+    otlp_endpoint: Annotated[
+        str,
+        text(
+            "The OpenTelemetry collector that gets traces, where no `OTEL_…` variable names one; empty: no traces.",
+            "http://localhost:4318",
+            "http",
+            "https",
+        ),
+    ] = ""
+    trace_url: Annotated[
+        str, text("The address of trace {trace} in your tool.", "http://localhost:16686/trace/{trace}", "http", "https")
+    ] = ""
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         Meta(description="The lowest level of messages that workers log.", examples=["debug"]),
@@ -308,7 +326,7 @@ def parse_setting(name: str, raw: object) -> Any:
     shape = _shapes()[name]
     value = raw
     if shape.measure and not isinstance(raw, (int, float)):
-        value = _measured(name, raw, shape.measure)
+        value = measured(name, raw, shape.measure)
     elif shape.whole and isinstance(raw, str):
         if not re.fullmatch(r"-?[0-9]{1,15}", raw):
             raise ConfigError(f"{name} has to be a whole number")
@@ -325,7 +343,7 @@ def parse_setting(name: str, raw: object) -> Any:
 
 def duration(name: str, raw: str) -> float:
     """The seconds in a text such as `90s`, `24h` or `7d`; ConfigError, which mentions `name`, for any other text."""
-    return _measured(name, raw, "duration")
+    return measured(name, raw, "duration")
 
 
 def describe() -> dict[str, str]:
@@ -334,12 +352,12 @@ def describe() -> dict[str, str]:
 
 
 def measures() -> dict[str, str]:
-    """What each setting measures, by name: `duration`, `size`, or an empty text."""
+    """The measure of each setting, by name: `duration`, `size`, or an empty text."""
     return {name: shape.measure for name, shape in _shapes().items()}
 
 
 class _Shape(NamedTuple):
-    """What a setting's type says about parsing it."""
+    """The facts about a setting's type that parsing needs."""
 
     description: str
     measure: str
@@ -365,14 +383,6 @@ def _shapes() -> dict[str, _Shape]:
             isinstance(kind, inspect.IntType),
         )
     return shapes
-
-
-def _measured(name: str, raw: object, measure: str) -> float:
-    match = _QUANTITY.fullmatch(raw.strip()) if isinstance(raw, str) else None
-    unit = _UNITS[measure].get(match[2].lower()) if match is not None else None
-    if match is None or unit is None:
-        raise ConfigError(f"{name} has to be {_WANTED[measure]}")
-    return float(match[1]) * unit
 
 
 def _check_url(name: str, url: str, schemes: tuple[str, ...]) -> None:

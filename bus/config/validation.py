@@ -12,6 +12,7 @@ from msgspec import inspect
 
 from bus.config.documents import Document, PathParts, Plain, dotted
 from bus.errors import ConfigError
+from bus.lazy.regex import lazy_regex
 
 T = TypeVar("T")
 
@@ -59,14 +60,14 @@ _KINDS: Final = {
     type(None): "null",
 }
 
-_AT: Final = re.compile(r"(?P<what>.*?)(?: - at `(?P<where>\$.*)`)?\Z", re.DOTALL)
-_STEP: Final = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|(\[\.\.\.\])")
-_UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`\Z", re.DOTALL)
-_MISSING: Final = re.compile(r"Object missing required field `(.*)`\Z", re.DOTALL)
-_TYPE: Final = re.compile(r"Expected `([^`]*)`, got `([^`]*)`\Z")
-_BOUND: Final = re.compile(r"Expected `(?:int|float)` (>=|>|<=|<) (\S+)\Z")
-_LENGTH: Final = re.compile(r"Expected `(str|array|object)` of length (>=|<=) (\d+)\Z")
-_REGEX: Final = re.compile(r"Expected `str` matching regex (.*)\Z", re.DOTALL)
+_AT: Final = lazy_regex(r"(?P<what>.*?)(?: - at `(?P<where>\$.*)`)?\Z", re.DOTALL)
+_STEP: Final = lazy_regex(r"\.([^.\[\]]+)|\[(\d+)\]|(\[\.\.\.\])")
+_UNKNOWN: Final = lazy_regex(r"Object contains unknown field `(.*)`\Z", re.DOTALL)
+_MISSING: Final = lazy_regex(r"Object missing required field `(.*)`\Z", re.DOTALL)
+_TYPE: Final = lazy_regex(r"Expected `([^`]*)`, got `([^`]*)`\Z")
+_BOUND: Final = lazy_regex(r"Expected `(?:int|float)` (>=|>|<=|<) (\S+)\Z")
+_LENGTH: Final = lazy_regex(r"Expected `(str|array|object)` of length (>=|<=) (\d+)\Z")
+_REGEX: Final = lazy_regex(r"Expected `str` matching regex (.*)\Z", re.DOTALL)
 _BOUNDS: Final = {">=": "at least", ">": "more than", "<=": "at most", "<": "less than"}
 
 _UNKNOWN_LIMIT: Final = 50

@@ -19,6 +19,7 @@ from bus.sdk.scopes import Sender
 from bus.secrets.redaction import redact_text
 from bus.system.environment import base_env, fit_env
 from bus.system.processes import Finished, run_process
+from bus.tracing.spans import ambient
 from bus.verdicts import Verdict
 
 log = logging.getLogger("fleethook.forge")
@@ -131,6 +132,7 @@ class HookExecutor:
                 "FORGE_WORKING_DIR": folder,
                 **hook.env,
                 **({"FLEETHOOK_PARENT": parent} if parent else {}),
+                **ambient().variables(),
             }
         )
         done = await run_process(

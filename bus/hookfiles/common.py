@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final, TypeVar
 
@@ -14,17 +13,18 @@ from bus.config.hook_file_value import HookFile, matcher_checks
 from bus.config.validation import convert, is_extra, suggestion
 from bus.errors import ConfigError, PatternError
 from bus.hooks import Hook, Layer
+from bus.lazy.regex import lazy_regex
 from bus.system.environment import ALLOWED
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 
-_ENV: Final = re.compile(ENV_PATTERN)
-_UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_ENV: Final = lazy_regex(ENV_PATTERN)
+_UNFIT: Final = lazy_regex(r"[^A-Za-z0-9_-]+")
 _ID_LENGTH: Final = 52
 """The most characters of a derived id, without the suffix that makes it unique."""
 
-_VARIABLE: Final = re.compile(r"(?<!\\)\$\{?([A-Za-z_][A-Za-z0-9_]*)")
-_SET: Final = re.compile(
+_VARIABLE: Final = lazy_regex(r"(?<!\\)\$\{?([A-Za-z_][A-Za-z0-9_]*)")
+_SET: Final = lazy_regex(
     r"(?:^|[\s;&|(`{])(?:for\s+|read\s+(?:-\w+\s+)*)?([A-Za-z_][A-Za-z0-9_]*)(?==|\s+in\s|\s*$|\s*[;)])"
 )
 _OF_THE_SHELL: Final = frozenset(
@@ -66,7 +66,7 @@ class Reading:
     def done(self) -> HookFile:
         """The contents of the file."""
         self.problems.sort(key=lambda error: (error.line, error.column))
-        return HookFile(tuple(self.hooks), problems=tuple(self.problems), warnings=tuple(self.warnings)).sealed()
+        return HookFile(tuple(self.hooks), problems=tuple(self.problems), warnings=tuple(self.warnings)).with_digest()
 
     def entry(self, path: PathParts, raw: Plain, kind: type[_T]) -> _T | None:
         """The entry as a `kind`; None, and a problem, if it is wrong. Unknown keys are reported and ignored, as in their

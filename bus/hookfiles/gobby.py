@@ -1,4 +1,6 @@
-"""Reads Gobby's `hook_extensions`: webhooks become endpoints and blocking hooks; `websocket` and `plugins` are not run here.
+"""Reads Gobby's `hook_extensions`: webhooks become endpoints and blocking hooks; `plugins` is kept.
+
+A gateway reads what is kept of `websocket` (`workers/gateway/gobby/config.py`); `bus/hooksets/plugin_hooks.py` reads `plugins`.
 
 The format is that of Gobby's plan for hook extensions and of its later configuration module (both public). The two differ in
 the default of `enabled` for all webhooks; the plan's default is used (G-06, G-23).
@@ -6,7 +8,6 @@ the default of `enabled` for all webhooks; the plan's default is used (G-06, G-2
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +25,7 @@ from bus.events import Event
 from bus.hookfiles.command_results import failure, output
 from bus.hooks import DEFAULT_TIMEOUT, Endpoint, Hook, HttpCall, Layer
 from bus.http.address_policy import parse_target
+from bus.lazy.regex import lazy_regex
 from bus.outcomes import Outcome
 from bus.system.processes import Finished
 from bus.tools import input_for, tool_for
@@ -32,8 +34,8 @@ from bus.wire.codec import read_json, write_json
 
 NAME: Final = "gobby"
 _KEY: Final = "hook_extensions"
-_SLUG: Final = re.compile(r"[^a-z0-9]+")
-_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SLUG: Final = lazy_regex(r"[^a-z0-9]+")
+_HUMP: Final = lazy_regex(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 _NAMES: Final[Mapping[str, str]] = {str(type_): name for name, types in EVENTS.items() for type_ in types}
@@ -102,13 +104,8 @@ class _GobbyReader:
         for name in parts:
             if name not in {"websocket", "webhooks", "plugins"}:
                 self.warn((_KEY, name), f"{_KEY}.{name} is not known and ignored")
-        self.section(
-            parts,
-            "websocket",
-            _Socket,
-            "events are not sent over a WebSocket yet: the section is kept and does nothing",
-        )
-        self.section(parts, "plugins", _Plugins, "Gobby's Python plugins are not run yet: they are kept and do nothing")
+        self.section(parts, "websocket", _Socket, "")
+        self.section(parts, "plugins", _Plugins, "")
         webhooks = self.part((_KEY, "webhooks"), parts.get("webhooks") or {}, _Webhooks)
         if webhooks is not None:
             self.webhooks(webhooks, "webhooks" in parts)
@@ -118,16 +115,16 @@ class _GobbyReader:
             problems=tuple(self.problems),
             warnings=tuple(self.warnings),
             sections=self.sections,
-        ).sealed()
+        ).with_digest()
 
     def section(self, parts: Mapping[str, Plain], name: str, kind: type[Any], why: str) -> None:
-        """Keep a section that Fleethook does not run, with its defaults; warn if it is switched on."""
+        """Keep a section with its defaults; `why` warns about one that is switched on and does nothing."""
         if name not in parts:
             return
         found = self.part((_KEY, name), parts[name] or {}, kind)
         if found is not None:
             self.sections[name] = {**msgspec.to_builtins(found), **(parts[name] or {})}
-            if found.enabled:
+            if found.enabled and why:
                 self.warn((_KEY, name), why)
 
     def webhooks(self, settings: _Webhooks, written: bool) -> None:

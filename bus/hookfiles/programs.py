@@ -7,13 +7,13 @@ script loads.
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
+from bus.lazy.regex import lazy_regex
 from bus.shell import UNKNOWN, UNSET, Command, commands
 from bus.shell.commands import PRINTING
 from bus.shell.inner import names
@@ -23,17 +23,17 @@ from bus.shell.words import PROJECT
 
 How = Literal["program", "script", "name", "load", "folder"]
 
-_PROJECT_VARIABLE: Final = re.compile(
+_PROJECT_VARIABLE: Final = lazy_regex(
     r"\$(?:\{(?:CLAUDE|GEMINI|CURSOR|QWEN)_PROJECT_DIR(?::?-[^{}]*)?\}|(?:CLAUDE|GEMINI|CURSOR|QWEN)_PROJECT_DIR\b)"
 )
-_ASKS: Final = re.compile(r"(?:^|[\s;&|(])(?:\[\[?|test|which|type|hash|command\s+-v|if|case|while|until)\s")
+_ASKS: Final = lazy_regex(r"(?:^|[\s;&|(])(?:\[\[?|test|which|type|hash|command\s+-v|if|case|while|until)\s")
 """A command that tests whether a file or a program exists, or that decides what runs."""
-BUILTIN: Final = re.compile(
+BUILTIN: Final = lazy_regex(
     r"[!.:{}\[]|\[\[|alias|bg|break|case|cd|command|continue|declare|do|done|echo|elif|else|esac|eval|exec|exit|export|false|"
     r"fg|fi|for|function|getopts|hash|if|jobs|kill|let|local|printf|pushd|popd|pwd|read|readonly|return|select|set|shift|"
     r"shopt|source|test|then|time|times|trap|true|type|typeset|ulimit|umask|unalias|unset|until|wait|while"
 )
-_FUNCTION: Final = re.compile(r"([\w-]+)\s*\(\s*\)|\bfunction\s+([\w-]+)")
+_FUNCTION: Final = lazy_regex(r"([\w-]+)\s*\(\s*\)|\bfunction\s+([\w-]+)")
 _SAME_PATH: Final = SHELLS | names(
     "env nice ionice timeout gtimeout exec eval nohup setsid time command builtin stdbuf sudo doas xargs flock cd"
 )
@@ -44,8 +44,8 @@ _ELSEWHERE: Final = names(
     " toolbox distrobox distrobox-enter git trap at batch crontab"
 )
 """Programs that run a command on another machine, in another root directory or at another time."""
-_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_@%+:,.~-]+")
-_SHEBANG: Final = re.compile(rb"#![ \t]*([^ \t\n]+)(?:[ \t]+(?:-S[ \t]+)?([^ \t\n]+))?")
+_PLAIN_NAME: Final = lazy_regex(r"[A-Za-z0-9_@%+:,.~-]+")
+_SHEBANG: Final = lazy_regex(rb"#![ \t]*([^ \t\n]+)(?:[ \t]+(?:-S[ \t]+)?([^ \t\n]+))?")
 _ENDS: Final = ("", ".js", ".cjs", ".mjs", ".ts", ".json")
 """The endings that node adds to a script's name to find it."""
 _MODULE_FILES: Final = ("{}.py", "{}/__main__.py", "{}/__init__.py")

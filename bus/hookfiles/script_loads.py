@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from bus.hookfiles.programs import run_files
+from bus.lazy.regex import lazy_regex
 
 Language = Literal["sh", "python", "other", ""]
 
@@ -29,8 +30,8 @@ _LANGUAGES: Final[dict[str, Language]] = {
     **dict.fromkeys((".js", ".cjs", ".mjs", ".ts", ".cts", ".mts", ".tsx", ".jsx"), "other"),
     **dict.fromkeys((".rb", ".pl", ".pm", ".php", ".lua"), "other"),
 }
-_SHEBANG: Final = re.compile(rb"#![^\n]*?(?:(python|pypy)|(node|deno|bun|tsx|ruby|perl|php|lua)|((?:ba|da|z|k)?sh\b))")
-_LOAD: Final = re.compile(
+_SHEBANG: Final = lazy_regex(rb"#![^\n]*?(?:(python|pypy)|(node|deno|bun|tsx|ruby|perl|php|lua)|((?:ba|da|z|k)?sh\b))")
+_LOAD: Final = lazy_regex(
     r"""\b(?:require(?:_relative|_once)?|import|from|include(?:_once)?|load|do|dofile|fork|Worker|resolve|spawn(?:Sync)?
     |exec(?:File)?(?:Sync)?|system)\b[^'"`\n;]{0,60}(['"`])([^'"`\n$]{1,400})\1""",
     re.VERBOSE,

@@ -1,10 +1,12 @@
-"""The hooks whose patterns fit one kind of event, with what is asked once for all of them and not for each event."""
+"""The hooks whose patterns fit one kind of event, with facts about them that are the same for all events of that kind."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from bus.events import Event
+from bus.hookfiles import find_hooks
 from bus.hooks import Hook
 from bus.matching.conditions import Condition
 
@@ -16,30 +18,31 @@ class Candidates(NamedTuple):
 
     found: tuple[Hook, ...]
     blocking: tuple[Hook, ...]
-    """Those of them that block, in order."""
+    """The blocking hooks among `found`, in order."""
     places: Mapping[str, int]
-    """By id, where each rule is among the blocking ones that a command line may not fit."""
+    """The indexes in `blocking` of the rules that do not fit every command line, by id."""
     others: tuple[int, ...]
-    """Where the other blocking hooks are."""
+    """The indexes in `blocking` of all other hooks."""
     conditions: tuple[Condition, ...]
-    """The `when:` of the blocking ones."""
+    """The `when:` conditions of the blocking hooks."""
     unconditional: bool
-    """None of the blocking ones has a `when:` or a matcher of its own system."""
+    """Whether no blocking hook has a `when:`, an `unless:` or a matcher of its own system."""
     read_lines: bool
-    """A rule asks for commands."""
+    """Whether a rule has conditions on commands."""
     read_texts: bool
-    """A rule asks for texts that a call carries."""
+    """Whether a rule searches texts of a call."""
 
     def only(self, rules: Iterable[str]) -> list[Hook]:
-        """The blocking hooks, in their order, without those of `places` that are not among `rules`."""
-        places = self.places
-        kept = [*self.others, *[places[name] for name in rules if name in places]]
+        """The blocking hooks in their order, but of those in `places` only `rules`."""
+        places, blocking = self.places, self.blocking
+        kept = [places[name] for name in rules if name in places]
+        kept += self.others
         kept.sort()
-        return [self.blocking[place] for place in kept]
+        return [blocking[place] for place in kept]
 
 
 class CandidatesMemory:
-    """Candidates by what an index found, which gives the same tuple for the same kind of event."""
+    """Remembers the candidates of each kind of event. An index gives the same tuple for the same kind."""
 
     def __init__(self, conditions: Mapping[str, Condition], always: frozenset[str]) -> None:
         """`always` are the rules that any command line may fit."""
@@ -47,12 +50,12 @@ class CandidatesMemory:
         self._known: dict[int, Candidates] = {}
 
     def of(self, found: tuple[Hook, ...]) -> Candidates:
-        """The candidates that were found, worked out at the first time."""
+        """The candidates for the hooks that an index found; worked out once."""
         known = self._known.get(id(found))
         if known is None:
             if len(self._known) >= _REMEMBER:
                 self._known.clear()
-            known = self._known[id(found)] = self._worked_out(found)  # which keeps the tuple, and so its number
+            known = self._known[id(found)] = self._worked_out(found)  # it refers to the tuple, so the id stays unique
         return known
 
     def _worked_out(self, found: tuple[Hook, ...]) -> Candidates:
@@ -66,7 +69,13 @@ class CandidatesMemory:
             {hook.id: place for place, hook in enumerate(blocking) if sifted[place]},
             tuple(place for place in range(len(blocking)) if not sifted[place]),
             conditions,
-            not conditions and not any(hook.own for hook in blocking),
+            not conditions and not any(hook.own or hook.unless for hook in blocking),
             any(rule.commands for rule in rules),
-            any(rule.command or rule.content for rule in rules),
+            any(rule.command or rule.content or rule.secrets for rule in rules),
         )
+
+
+def applies(hook: Hook, event: Event) -> bool:
+    """Whether a hook's own system would run it at the event, and the event is none of its exceptions."""
+    wanted = not hook.own or find_hooks(hook.dialect).applies(hook, event)
+    return wanted and not any(call.fits(event) for call in hook.unless)

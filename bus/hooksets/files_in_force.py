@@ -106,25 +106,44 @@ def _kept_of(found: FileInForce, path: Path, copies: Mapping[str, Copy]) -> Kept
     if os.path.realpath(path) not in found.texts.keys() - unread:
         return None
     real = os.path.realpath(path)
+    named = {os.path.realpath(source.path): named_path(Path(source.path)) for source in found.file.sources}
     return Kept(
         path=named_path(path),
         real=real if real != named_path(path) else "",
         files={
-            name: Copy(text=text, problems=tuple(sorted(map(_key, by_file.get(name, ())))))
+            name: Copy(
+                text=text, problems=tuple(sorted(map(_key, by_file.get(name, ())))), named=_other_name(name, named)
+            )
             for name, text in found.texts.items()
             if name not in unread
         },
     )
 
 
+def _other_name(real: str, named: Mapping[str, str]) -> str:
+    return name if (name := named.get(real, real)) != real else ""
+
+
+def _moved(copies: Mapping[str, Copy], problems: Iterable[ConfigError]) -> Mapping[str, Copy]:
+    """The kept texts under the present real paths of files with errors: a file may have become a link, or its link another."""
+    for problem in problems:
+        written = Path(problem.source or problem.file)
+        real, named = os.path.realpath(written), named_path(written)
+        before = next((name for name, copy in copies.items() if named in (name, copy.named)), None)
+        if real not in copies and before is not None:
+            copies = {real if name == before else name: copy for name, copy in copies.items()}
+    return copies
+
+
 def _judge(path: Path, layer: Layer, kept: Kept | None) -> tuple[FileInForce, Kept | None]:
     """Reads the hook file, with the last good text of each file that has a new error; also the contents to keep."""
-    copies = kept.files if kept is not None else {}
+    copies: Mapping[str, Copy] = kept.files if kept is not None else {}
     instead: dict[str, str] = {}
     rejected: list[Rejected] = []
     while True:
         with reading_as(instead) as texts:
             file = _load(path, layer)
+        copies = _moved(copies, file.problems)
         found = FileInForce(file, tuple(rejected), texts)
         wrong = [
             (name, problems)
@@ -137,7 +156,7 @@ def _judge(path: Path, layer: Layer, kept: Kept | None) -> tuple[FileInForce, Ke
         wrong = [
             (name, problems)
             for name, problems in wrong
-            if name == hook_file or not is_gone(name) or _is_pinned(problems)
+            if name == hook_file or not is_gone(problems[0].source or problems[0].file) or _is_pinned(problems)
         ]
         for name, problems in wrong:
             instead[name] = copies[name].text

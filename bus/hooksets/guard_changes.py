@@ -165,6 +165,8 @@ def _loss(hook: Hook, now: Hook | None) -> str:
         was, becomes = hook.rule.decision, now.rule.decision
         if was != becomes and strictest(was, becomes) == was:
             return f"{was} became {becomes}"
+    if any(call not in hook.unless for call in now.unless):
+        return "got an exception"
     if hook.on_failure == "deny" and now.on_failure != "deny":
         return "no longer denies if it fails"
     return "" if _blocking_fields(hook) == _blocking_fields(now) else "changed"
@@ -185,6 +187,7 @@ def _blocking_fields(hook: Hook) -> Hook:
         priority=0,
         on_failure=None,
         rule=rule,
+        unless=(),
         pins={},
     )
 

@@ -83,8 +83,8 @@ def _before_tools(agent: str) -> tuple[str, ...]:
 def _may_hold(condition: str, agent: str) -> bool:
     """Whether a `when:` can be true for some tool call of an agent.
 
-    The condition is evaluated for an event of which only the agent and the type are known. CEL answers false only if no
-    other fact could change that, as in `event.source == "codex" && …`; otherwise an unknown fact is an error.
+    The condition is evaluated for an event that has only an agent and a type. CEL answers false only if no other fact
+    could change that, as in `event.source == "codex" && …`; otherwise a missing fact is an error.
     """
     if not condition:
         return True

@@ -22,12 +22,14 @@ from bus.config.documents import Document, PathParts, Plain, dotted, load, loads
 from bus.config.endpoint_entry import EndpointEntry
 from bus.config.endpoint_services import URLS, question_hint, service_checks, service_hint
 from bus.config.file_types import FileFormat, GuardSettings, HookEntry, Network
+from bus.config.hold_members import with_members
 from bus.config.hook_file_value import HookFile, Imported, from_document, matcher_checks, rule_checks, to_document
 from bus.config.settings import read_section
 from bus.config.validation import convert, is_extra, suggestion
 from bus.errors import ConfigError, PatternError, TargetRefused
 from bus.hooks import Endpoint, Hook, HttpCall, Layer
 from bus.hooksets.imports import Gathered, Trail, read_imports, read_one, refused_targets, sources
+from bus.hooksets.plugins.hooks import read_plugins, with_position
 from bus.http.address_policy import never, parse_target
 from bus.http.address_policy import policy as address_policy
 from bus.http.proxies import MAY_NAME, check_proxy
@@ -97,10 +99,11 @@ class _HookFileReader:
         self.warnings: list[str] = list(document.warnings)
         self.ids: dict[str, int] = {}
         self.on_failure: Policy | None = None
+        self.groups: dict[str, list[str]] = {}
 
     def read(self, value: dict[str, Plain]) -> HookFile:
         parts = self.top(value)
-        self.on_failure = parts.on_failure
+        self.on_failure, self.groups = parts.on_failure, parts.groups
         # Explicit ids first, so that a derived id avoids them and not the other way round.
         for name, entries in (("hooks", parts.hooks), ("endpoints", parts.endpoints)):
             self.take_ids(name, entries)
@@ -120,12 +123,14 @@ class _HookFileReader:
             on_failure=self.on_failure,
             taken=self.ids,
         )
+        plugins = read_plugins(self.document, ("plugins",), parts.plugins, self.layer, self.on_failure)
         allow = (*allow, *found.network_allow)
-        problems = [*self.problems, *found.problems]
+        problems = [*self.problems, *found.problems, *plugins.problems]
         problems.sort(key=lambda error: (error.file != self.document.file, error.file, error.line, error.column))
         refused = refused_targets((*hooks, *found.hooks), (*endpoints, *found.endpoints), address_policy(allow))
+        ordered = self.in_order(hooks, found)
         result = HookFile(
-            self.in_order(hooks, found),
+            (*ordered, *with_position(plugins.hooks, len(ordered))),
             (*endpoints, *found.endpoints),
             {**found.guards, **guards},
             self.on_failure,
@@ -134,10 +139,11 @@ class _HookFileReader:
             (*self.warnings, *found.warnings, *refused),
             imports=tuple(found.imports),
             sections=found.sections,
-            sources=sources(found),
+            sources=(*sources(found), *plugins.sources.values()),
             network_proxy=proxy,
+            plugins=(*found.plugins, *plugins.plugins),
         )
-        return result.sealed()
+        return result.with_digest()
 
     def in_order(self, hooks_here: list[Hook], found: Gathered) -> tuple[Hook, ...]:
         """The file's own hooks and the imported ones, in the order of `hooks:` and `import:` in the file."""
@@ -199,6 +205,7 @@ class _HookFileReader:
         for below, check in rule_checks(entry.rule):
             self.accepts((*path, "rule", *below), check)
         on = self.patterns((*path, "on"), entry.on, entry.tool, entry.when)
+        self.accepts((*path, "hold"), partial(with_members, entry.hold, self.groups))
         fields = {name: getattr(entry, name) for name in HookEntry.__struct_fields__}
         if len(self.problems) > before or self.is_duplicate(path, entry.id):
             return None
@@ -210,6 +217,7 @@ class _HookFileReader:
             "env_pass": tuple(entry.env_pass),
             "retry": tuple(entry.retry),
             "on_failure": entry.on_failure or self.on_failure,
+            "hold": with_members(entry.hold, self.groups),
         }
         return Hook(**fields, layer=self.layer, position=number, origin=self.origin(path))
 
@@ -269,7 +277,10 @@ class _HookFileReader:
             return None
         settings, problems = convert(self.document, path, raw, GuardSettings)
         self.problems.extend(problems)
-        return settings
+        if settings is None or not self.accepts((*path, "hold"), partial(with_members, settings.hold, self.groups)):
+            return None
+        held: GuardSettings = msgspec.structs.replace(settings, hold=with_members(settings.hold, self.groups))
+        return held
 
     def network(self, raw: Plain) -> tuple[tuple[str, ...], str]:
         """The allow list, and the proxy if this layer may name one."""

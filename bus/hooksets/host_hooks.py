@@ -165,7 +165,9 @@ def group_hooks(layer: Layer, folder: str, file: HookFile) -> list[HookGroup]:
 def group_background(layer: Layer, folder: str, file: HookFile) -> list[HookGroup]:
     """The hooks of one file that may run in the background (all except rules), and its endpoints."""
     compiled = HookSet([Layered(layer, file.digest[:8], file)])
-    hooks = [hook for hook in compiled.hooks.values() if hook.kind != "rule" and hook.id not in compiled.endpoints]
+    # Handlers of plugins are called by the worker that judges an event, and never for a delivery.
+    others = (hook for hook in compiled.hooks.values() if hook.kind not in {"rule", "plugin"})
+    hooks = [hook for hook in others if hook.id not in compiled.endpoints]
     return _merged(
         [
             HookGroup(

@@ -23,11 +23,13 @@ from bus.config.hook_file_value import HookFile, Imported, matcher_checks
 from bus.config.validation import convert
 from bus.errors import ConfigError, NotAccepted, PatternError, TargetRefused
 from bus.hookfiles import find_hooks
-from bus.hooks import NATIVE, Endpoint, Hook, Layer
+from bus.hooks import NATIVE, Endpoint, Hook, Layer, Plugin
 from bus.hooksets.detect import detect_dialect, file_in
 from bus.hooksets.pinned_imports import check_alone, content_digest, keep_folder, kept_folder, with_pins
 from bus.hooksets.plugin_owner import read_guessed
+from bus.hooksets.plugins.hooks import with_gobby_plugins
 from bus.http.address_policy import AddressPolicy, check_address, never, parse_target
+from bus.installs.http_hooks import is_hook_url
 from bus.verdicts import Policy
 
 MOST_FILES: Final = 100
@@ -73,6 +75,7 @@ class Gathered:
     problems: list[ConfigError] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     sources: dict[str, Stamp] = field(default_factory=dict)
+    plugins: list[Plugin] = field(default_factory=list)
 
 
 def read_imports(
@@ -131,8 +134,9 @@ def read_one(path: Path, layer: Layer, native: Native, *, dialect: str | None = 
         imports=tuple(found.imports),
         sections=found.sections,
         sources=sources(found),
+        plugins=tuple(found.plugins),
     )
-    return whole.sealed(), found.imports[0]
+    return whole.with_digest(), found.imports[0]
 
 
 def sources(found: Gathered) -> tuple[Source, ...]:
@@ -182,6 +186,8 @@ def _read(
                 if entry.dialect
                 else read_guessed(target, layer, dialect)
             )
+            if dialect == "gobby":
+                file = with_gobby_plugins(file, target, layer)
             if entry.sha256:
                 names = [*read, *(source.path for source in file.sources)]
                 if place.is_dir() and content_digest(place, names) != entry.sha256:
@@ -274,7 +280,11 @@ def _add(
     """Add one imported file: makes its ids unique, and sets the failure policy of the entry or of the importing file."""
     policy = entry.on_failure or on_failure
     hooks = []
-    installed = [hook for hook in file.hooks if hook.command.rstrip().endswith(_INSTALLED_MARK)]
+    installed = [
+        hook
+        for hook in file.hooks
+        if hook.command.rstrip().endswith(_INSTALLED_MARK) or (hook.http is not None and is_hook_url(hook.http.url))
+    ]
     if installed:
         found.warnings.append(
             f"{installed[0].origin}: Fleethook's own hooks in it ({len(installed)}) are left out: they would ask in a loop"
@@ -300,6 +310,7 @@ def _add(
     endpoints = [msgspec.structs.replace(target, id=_unique(target.id, ids, entry.path)) for target in file.endpoints]
     found.hooks += hooks
     found.endpoints += endpoints
+    found.plugins += file.plugins
     found.guards = {**file.guards, **found.guards}
     found.network_allow += file.network_allow
     if file.network_proxy:

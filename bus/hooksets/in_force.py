@@ -14,9 +14,8 @@ from typing import Final
 
 from bus.errors import ConditionError, ConfigError, FleethookError, OverBudget, Unreachable
 from bus.events import Event
-from bus.hookfiles import find_hooks
 from bus.hooks import Endpoint, Hook, Layer
-from bus.hooksets.candidates import Candidates, CandidatesMemory
+from bus.hooksets.candidates import Candidates, CandidatesMemory, applies
 from bus.hooksets.files_in_force import Rejected
 from bus.hooksets.guard_watch import GuardWatch
 from bus.hooksets.hookfile import HookFile
@@ -29,12 +28,12 @@ from bus.http.address_policy import AddressPolicy
 from bus.http.address_policy import policy as address_policy
 from bus.http.proxies import MAY_NAME
 from bus.ids import host_name
+from bus.matching.checker_messages import Question
 from bus.matching.condition_cost import size_of
 from bus.matching.conditions import compile_condition
 from bus.matching.disk import Disk, light_disk
 from bus.matching.findings import Findings, holds
 from bus.matching.patterns import Index
-from bus.matching.questions import Question
 from bus.matching.rules import Rule, check_rule, seen_call
 from bus.shell import commands_if_light
 from bus.system.directories import CONFIG_NAMES, Directories, config_file
@@ -62,29 +61,29 @@ class HookSet:
     def __init__(self, layers: Sequence[Layered]) -> None:
         self.version = " ".join(f"{layered.layer}@{layered.version}" for layered in layers) or "none"
         self.layers = tuple(layered.layer for layered in layers)
-        self.files = tuple(layers)
+        self.files, self.made_at = tuple(layers), time.time()
         self.waiting = tuple(text for layered in layers for text in layered.waiting)
         """Messages about newer content of the layers' files that is not in force: which and why."""
+        self.has_plugins = any(layered.file.plugins for layered in layers)
         self.hooks: dict[str, Hook] = {}
         self.endpoints: dict[str, Endpoint] = {}
         taken: dict[str, Hook | Endpoint] = {}
         allow: list[str] = []
         for layered in layers:
             for hook in (*guard_hooks(layered), *layered.file.hooks):
-                placed = place_entry(hook, layered, taken) if hook.enabled else None
-                if placed is not None:
+                if hook.enabled and (placed := place_entry(hook, layered, taken)) is not None:
                     self.hooks[placed.id] = placed
             for number, endpoint in enumerate(layered.file.endpoints, len(layered.file.hooks)):
-                target = place_entry(endpoint, layered, taken) if endpoint.enabled else None
-                if target is not None:
+                if endpoint.enabled and (target := place_entry(endpoint, layered, taken)) is not None:
                     self.endpoints[target.id] = target
                     if target.can_block:
                         self.hooks[target.id] = target.question(number)
             if layered.layer != "project":  # a cloned repository may not open the network
                 allow.extend(layered.file.network_allow)
         self.network: AddressPolicy = address_policy(allow)
-        named = [layered.file.network_proxy for layered in layers if layered.layer in MAY_NAME]
-        self.proxy: str = next(filter(None, named), "")
+        self.proxy: str = next(
+            (f.file.network_proxy for f in layers if f.layer in MAY_NAME and f.file.network_proxy), ""
+        )
         """`network.proxy` of the highest layer that has it."""
         ordered = sorted(self.hooks.values(), key=lambda hook: hook.order)
         self._conditions = {entry.id: compile_condition(entry.when) for entry in taken.values() if entry.when}
@@ -134,41 +133,46 @@ class HookSet:
         candidates = self._candidates.of(self._index.find(event))
         fitting = self._fitting(candidates, event, findings, disk or light_disk())
         if candidates.unconditional:
-            return list(fitting)
+            return fitting
         return [hook for hook in fitting if self.holds(hook, event, findings=findings)]
 
-    def _fitting(self, candidates: Candidates, event: Event, findings: Findings | None, disk: Disk) -> Sequence[Hook]:
+    def _fitting(self, candidates: Candidates, event: Event, findings: Findings | None, disk: Disk) -> list[Hook]:
         """The blocking hooks whose matchers fit, without rules about programs that the command does not run (F-05)."""
         found = candidates.blocking
         if findings is not None and findings.rules:
             return [hook for hook in found if (answer := findings.rules.get(hook.id)) is None or answer.counts]
         if not candidates.read_lines:
-            return found  # no rule reads command lines; reading a patch as one would take long
+            return list(found)  # no rule reads command lines; reading a patch as one would take long
         call = seen_call(event)
         if call.text is None:
-            return found
+            return list(found)
         try:
             line = call.line
             if line.unread or line.incomplete:
-                return found
-            return candidates.only(self._sieve.passing(line, call.text, partial(call.facts, disk)))
+                return list(found)
+            return candidates.only(self._sieve.passing(line, call.text, partial(call.facts, disk), call.secrets))
         except Exception:
             log.exception("event %s: its command cannot be read; each rule answers by its failure policy", event.id)
-            return found
+            return list(found)
 
     def background(self, event: Event, verdict: Verdict | None) -> list[Hook]:
         """The hooks that run in the background: the non-blocking ones, and without a verdict the blocking ones too.
 
-        Rules are left out, because they only decide. Endpoints that can block are left out, because they get a delivery.
+        Left out are rules, which only decide, endpoints that can block, which get a delivery, and plugins (`observers`).
         """
         return [
             hook
             for hook in self._index.find(event)
-            if hook.kind != "rule"
+            if hook.kind not in {"rule", "plugin"}
             and (verdict is None or not hook.blocking)
             and hook.id not in self.endpoints
             and self.holds(hook, event, verdict)
         ]
+
+    def observers(self, event: Event, verdict: Verdict) -> list[Hook]:
+        """The handlers of plugins that see the event with its verdict."""
+        found = self._index.find(event) if self.has_plugins else ()
+        return [hook for hook in found if hook.handler and not hook.blocking and self.holds(hook, event, verdict)]
 
     def targets(self, event: Event, verdict: Verdict | None) -> list[Endpoint]:
         """The endpoints that get a delivery of `event`: all that fit, except those that gave a part of the verdict."""
@@ -193,11 +197,11 @@ class HookSet:
         verdict: Verdict | None = None,
         findings: Findings | None = None,
     ) -> bool:
-        """Whether the entry's `when:` is true. If it cannot be evaluated it counts as true, so that no guard is lost.
+        """Whether the entry's `when:` is true and no call of its `unless:` fits.
 
-        For a rule that allows it counts as false: such a rule guards nothing.
+        If `when:` cannot be evaluated it counts as true, so that no guard is lost, and as false for a rule that allows.
         """
-        if isinstance(entry, Hook) and entry.own and not find_hooks(entry.dialect).applies(entry, event):
+        if isinstance(entry, Hook) and (entry.own or entry.unless) and not applies(entry, event):
             return False
         condition = self._conditions.get(entry.id)
         if condition is None:
@@ -220,6 +224,7 @@ class Watcher:
 
     If a file has errors, its last good content stays in force. If Redis is away, every set stays in force. The folder
     `last_good` keeps last good contents for other and later processes; if it is None, only this process keeps them.
+    Where `judges` is set, rules are compiled at once and not by the first event that needs them.
     """
 
     def __init__(
@@ -231,9 +236,10 @@ class Watcher:
         user_file: Path | None,
         trust_file: Path,
         last_good: Path | None = None,
+        judges: bool = False,
     ) -> None:
         self._connections, self._keys, self.host, self.user_file = connections, keys, host, user_file
-        self.last_good = last_good
+        self.last_good, self._judges = last_good, judges
         self._fleet = Layered("fleet", "0", HookFile())
         self._files: dict[Path, WatchedFile] = {}
         self._sets: dict[tuple[tuple[str, ...], ...], HookSet] = {}
@@ -247,17 +253,13 @@ class Watcher:
         """Notes guards that a change of a file or of the published set removed or weakened."""
 
     @classmethod
-    def here(cls, connections: Connections, keys: Keys, places: Directories, host: str = "") -> Watcher:
+    def here(
+        cls, connections: Connections, keys: Keys, places: Directories, host: str = "", *, judges: bool = False
+    ) -> Watcher:
         """The hooks in force on this host, for this user."""
-        user = config_file(places.config) or places.config / CONFIG_NAMES[0]
-        return cls(
-            connections,
-            keys,
-            host=host or host_name(),
-            user_file=user,
-            trust_file=places.trust_file,
-            last_good=places.last_good,
-        )
+        user, host = config_file(places.config) or places.config / CONFIG_NAMES[0], host or host_name()
+        trust, kept = places.trust_file, places.last_good
+        return cls(connections, keys, host=host, user_file=user, trust_file=trust, last_good=kept, judges=judges)
 
     async def refresh(self, *, force: bool = False) -> None:
         """Put a newly published version in force; checks at most every half second.
@@ -279,7 +281,7 @@ class Watcher:
                 await self._load_earlier(error)
             log.error("the published hook set: %s; %s stays in force", error, self._fleet.version)
         if self.user_file is not None and self.user_file not in self._files:  # so that the first event need not wait
-            await asyncio.to_thread(lambda: self._layered(here=True, folder=None).prepare())
+            await asyncio.to_thread(lambda: self._ready(self._layered(here=True, folder=None)))
 
     async def _load_earlier(self, error: FleethookError) -> None:
         """Put the newest version in force that can be read: a worker that has run for longer still has it in force."""
@@ -316,7 +318,7 @@ class Watcher:
     async def _put_in_force(self, version: int, file: HookFile) -> None:
         layered = Layered("fleet", str(version), file)
         # On a thread: compiling both guard packs takes 0.4 s of a core, and the loop has requests and heartbeats.
-        compiled = await asyncio.to_thread(lambda: HookSet([layered]).prepare())
+        compiled = await asyncio.to_thread(lambda: self._ready(HookSet([layered])))
         if self._fleet.version != "0":
             name = f"version {version}"
             self.guards.note(self.fleet().hooks, compiled.hooks, "published", name, name)
@@ -340,11 +342,9 @@ class Watcher:
     def _layered(self, *, here: bool, folder: str | None) -> HookSet:
         layers = [self._fleet]
         if here:
-            if self.user_file is not None:
-                layers.append(self._file("user", self.user_file))
+            layers += [self._file("user", self.user_file)] if self.user_file is not None else []
             # Only an absolute folder: a relative one would be resolved in the worker's own folder.
-            project = self._project(folder) if folder is not None and os.path.isabs(folder) else None
-            if project is not None:
+            if folder and os.path.isabs(folder) and (project := self._project(folder)) is not None:
                 layers.append(self._file("project", project))
         return self._compiled([layered for layered in layers if layered.version not in {"", "0"}])
 
@@ -371,14 +371,14 @@ class Watcher:
         """The fleet's own layer alone."""
         return self._compiled([self._fleet] if self._fleet.version != "0" else [])
 
+    def _ready(self, hooks: HookSet) -> HookSet:
+        return hooks.prepare() if self._judges else hooks
+
     def _compiled(self, layers: list[Layered]) -> HookSet:
-        key = _key(layers)
-        known = self._sets.get(key)
-        if known is None:
-            known = HookSet(layers)
+        if (known := self._sets.get(key := _key(layers))) is None:
             if len(self._sets) >= _MOST_SETS:
                 self._sets.clear()
-            self._sets[key] = known
+            known = self._sets[key] = HookSet(layers)
         return known
 
     def _file(self, layer: Layer, path: Path) -> Layered:

@@ -27,7 +27,7 @@ class KnownHost(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """What follows if its worker does not run, and what to do."""
+        """The consequence if its worker does not run, and what to do."""
         hooks = "1 blocking hook" if self.hooks == 1 else f"{self.hooks} blocking hooks"
         if not self.ms:
             return (
@@ -36,8 +36,9 @@ class KnownHost(msgspec.Struct, frozen=True, kw_only=True):
             )
         declared = f" (those that declare one: {', '.join(self.policies)})" if self.policies else ""
         return (
-            f"no `fleethook worker host` runs on {self.host!r}: the failure policies{declared} answer for {hooks} of its "
-            "user's and projects' files; start the worker there, or run `fleethook hosts forget` if the host is gone"
+            f"no `fleethook worker host` runs on {self.host!r}: evaluators on {self.host!r} itself still run {hooks} of its "
+            f"user's and projects' files; where evaluators of other hosts judge a call, the failure policies{declared} "
+            "answer for them; start the worker there, or run `fleethook hosts forget` if the host is gone"
         )
 
 

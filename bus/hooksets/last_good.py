@@ -32,10 +32,12 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     text: str
     problems: tuple[str, ...] = ()
+    named: str = ""
+    """The file's path (`named_path`), if it is a symbolic link; else empty."""
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is in force of one hook file."""
+    """The content of one hook file that is in force."""
 
     path: str
     """The hook file's path (`named_path`)."""

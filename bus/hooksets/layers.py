@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -61,18 +61,32 @@ def guard_hooks(layered: Layered) -> list[Hook]:
     for name, settings in layered.file.guards.items():
         if settings.enabled:
             hooks.extend(
-                _guard_hook(hook, settings) for hook in load_pack(name).rules if not is_disabled(hook, name, settings)
+                _guard_hook(hook, name, settings)
+                for hook in load_pack(name).rules
+                if not is_disabled(hook, name, settings)
             )
     return hooks
 
 
 def is_disabled(hook: Hook, pack: str, settings: GuardSettings) -> bool:
     """Whether a file switches this rule of a pack off."""
-    return hook.id in settings.disable or hook.id.removeprefix(f"{pack}_") in settings.disable
+    return not _names(hook, pack).isdisjoint(settings.disable)
 
 
-def _guard_hook(hook: Hook, settings: GuardSettings) -> Hook:
-    rule = hook.rule
-    if settings.decision is not None and rule is not None:
-        rule = msgspec.structs.replace(rule, decision=settings.decision)
-    return msgspec.structs.replace(hook, rule=rule, observe=settings.observe)
+def chosen_decision(hook: Hook, pack: str, settings: GuardSettings) -> Literal["deny", "ask"] | None:
+    """The decision that a file sets for this rule of a pack; None if it leaves the rule's own."""
+    return next(
+        (settings.decisions[name] for name in _names(hook, pack) & settings.decisions.keys()), settings.decision
+    )
+
+
+def _names(hook: Hook, pack: str) -> frozenset[str]:
+    return frozenset({hook.id, hook.id.removeprefix(f"{pack}_")})
+
+
+def _guard_hook(hook: Hook, pack: str, settings: GuardSettings) -> Hook:
+    rule, chosen = hook.rule, chosen_decision(hook, pack, settings)
+    if chosen is not None and rule is not None:
+        rule = msgspec.structs.replace(rule, decision=chosen)
+    unless = tuple(call for call in settings.unless if call.rule in _names(hook, pack))
+    return msgspec.structs.replace(hook, rule=rule, observe=settings.observe, hold=settings.hold, unless=unless)

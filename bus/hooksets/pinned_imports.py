@@ -60,7 +60,7 @@ def with_pins(file: HookFile, place: Path, scripts: str) -> HookFile:
                 pins, "gone"
             )
         hooks.append(msgspec.structs.replace(hook, pins=pins))
-    return replace(file, hooks=tuple(hooks)).sealed()
+    return replace(file, hooks=tuple(hooks)).with_digest()
 
 
 def check_alone(file: HookFile, read: Iterable[str], place: Path) -> None:

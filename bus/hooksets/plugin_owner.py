@@ -76,11 +76,11 @@ def read_guessed(path: Path, layer: Layer, dialect: str) -> HookFile:
     warnings = [text for text in file.warnings if not text.startswith(roots)]
     warnings += [text for text in other.warnings if text.startswith(roots)]
     hooks = tuple(replaced.get(hook.id, hook) for hook in file.hooks)
-    return replace(file, hooks=hooks, warnings=tuple(warnings)).sealed()
+    return replace(file, hooks=hooks, warnings=tuple(warnings)).with_digest()
 
 
 def common_owner(paths: Iterable[Path]) -> str:
-    """The owner of all paths whose owner is clear; empty if there is none, or they differ."""
+    """The one owner of the paths, without paths that have no clear owner; empty if there is none, or more than one."""
     found = {owner(path) for path in paths} - {""}
     return found.pop() if len(found) == 1 else ""
 

@@ -122,7 +122,9 @@ def read_trusted(path: Path) -> tuple[HookFile, Kept]:
     with reading_as({}) as texts:
         file = load_hook_file(path, "project")
     folder = os.path.realpath(path.parent)
-    file = replace(file, hooks=tuple(_pinned(hook, folder) for hook in file.hooks)).sealed()
+    hooks = tuple(_pinned(hook, folder) for hook in file.hooks)
+    plugins = tuple(msgspec.structs.replace(plugin, sha256=script_digest(plugin.path)) for plugin in file.plugins)
+    file = replace(file, hooks=hooks, plugins=plugins).with_digest()
     named = [os.path.join(folder, name) for name in covered_files(path)]
     scripts = {name: text for name in named if name not in texts and (text := _text(name)) is not None}
     kept = Kept(

@@ -13,6 +13,7 @@ import msgspec
 from bus.errors import ConfigError, DecodeError, FleethookError, NotFound
 from bus.hooksets.hookfile import HookFile, from_document, to_document
 from bus.ids import host_name
+from bus.secrets.redaction import redact_text
 from bus.secrets.sealing import fingerprint, seal
 from bus.wire.codec import read_json
 from bus.wire.connections import Connections
@@ -24,6 +25,10 @@ MOST_BYTES: Final = 64 * 1024 * 1024
 """Largest published set; ten thousand hooks are 2 MB."""
 
 KEPT_LOG: Final = 1_000
+
+
+class SetMoved(ConfigError):
+    """Another version was published since the one that a change was made against."""
 
 
 class SetChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,12 +61,18 @@ async def load_version(connections: Connections, keys: Keys, version: int) -> Ho
 
 
 async def apply(
-    connections: Connections, keys: Keys, file: HookFile, *, message: str = "", expected: int | None = None
+    connections: Connections,
+    keys: Keys,
+    file: HookFile,
+    *,
+    message: str = "",
+    expected: int | None = None,
+    by: str = "",
 ) -> int:
     """Publish `file` as the next version and return its number.
 
-    `expected` is the version that the change was made against. Raises ConfigError, and changes nothing, if the set has
-    problems or another version was published since `expected`.
+    `expected` is the version that the change was made against; `by` says who publishes, without it this user. Raises
+    ConfigError, and changes nothing, if the set has problems, and SetMoved if another version was published since `expected`.
     """
     if file.problems:
         raise ConfigError(
@@ -70,17 +81,22 @@ async def apply(
     document = _change_secrets(to_document(file), seal)
     for entry in document.get("hooks", ()):
         entry.pop("pins", None)  # pins are about files of this machine
-    return await _put(connections, keys, document, file, message, expected)
+    return await _put(connections, keys, document, file, message, expected, by)
 
 
-async def rollback(connections: Connections, keys: Keys, to: int | None = None) -> int:
-    """Put an earlier version in force again, as a new version. Default: the version before the current one."""
-    now = await current_version(connections, keys)
+async def rollback(
+    connections: Connections, keys: Keys, to: int | None = None, *, expected: int | None = None, by: str = ""
+) -> int:
+    """Put an earlier version in force again, as a new version. Default: the version before the current one.
+
+    `expected` is the current version that the caller saw; raises SetMoved if it is not the current one any more.
+    """
+    now = await current_version(connections, keys) if expected is None else expected
     target = now - 1 if to is None else to
     if target < 1:
         raise NotFound(f"there is no version before {now} to roll back to")
     document = await _document(connections, keys, target)
-    return await _put(connections, keys, document, from_document(document), f"rollback to {target}", now)
+    return await _put(connections, keys, document, from_document(document), f"rollback to {target}", now, by)
 
 
 async def history(connections: Connections, keys: Keys, most: int = 50) -> list[SetChange]:
@@ -145,7 +161,13 @@ async def _document(connections: Connections, keys: Keys, version: int) -> dict[
 
 
 async def _put(
-    connections: Connections, keys: Keys, document: dict[str, Any], file: HookFile, message: str, expected: int | None
+    connections: Connections,
+    keys: Keys,
+    document: dict[str, Any],
+    file: HookFile,
+    message: str,
+    expected: int | None,
+    by: str,
 ) -> int:
     text = json.dumps(document, separators=(",", ":"))
     if len(text) > MOST_BYTES:
@@ -161,9 +183,9 @@ async def _put(
             KEPT_VERSIONS,
             KEPT_LOG,
             "by",
-            f"{getpass.getuser()}@{host_name()}",
+            by or f"{getpass.getuser()}@{host_name()}",
             "message",
-            message,
+            redact_text(message),
             "digest",
             file.digest,
             "hooks",
@@ -173,7 +195,7 @@ async def _put(
         ),
     )
     if word != b"ok":
-        raise ConfigError(
+        raise SetMoved(
             f"version {int(version)} was published meanwhile; look at `fleethook hooks diff` and apply again"
         )
     return int(version)

@@ -64,7 +64,7 @@ def load_settings(
 
 
 def _read_value(name: str, raw: object, origin: str) -> Any:
-    """The value of a flag or a variable; an error has its name where errors of files have the file's."""
+    """The value of a flag or a variable. In an error, the flag or variable takes the place of the file."""
     if name not in NAMES:
         raise ConfigError("there is no such setting", file=origin, hint=suggestion(name, NAMES))
     try:

@@ -1,4 +1,4 @@
-"""Which rules a command line may fit at all, by marks, words and short texts: most rules fall through without being judged."""
+"""Selects the rules that may fit a command line, by marks, words and short texts. Most rules need no other check."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from bus.errors import OverBudget
 from bus.matching.command_facts import CommandFacts, empties_own_input
 from bus.matching.command_match import CommandMatch
 from bus.matching.command_rules import OWN_INPUT_ALONE, marks_of, programs_of
+from bus.matching.facts.secrets import Secret, SecretClass
 from bus.matching.flags import flag_names
 from bus.matching.globs import PathIndex, literal_of
 from bus.matching.needles import (
@@ -24,7 +25,7 @@ from bus.matching.needles import (
     words_of,
     worth,
 )
-from bus.matching.paths import Place, place_of
+from bus.matching.paths import place_of
 from bus.matching.rules import Rule, marks
 from bus.matching.statements import WORTH
 from bus.matching.subcommands import first_words, subcommand_needles
@@ -34,7 +35,7 @@ from bus.shell.commands import CHANGES, Command, Commands
 _GIVEN: Final = "is given a path that some rule asks for"
 _CHANGED: Final = "changes a path that some rule asks for"
 _OWN_INPUT: Final = "empties its own input"
-"""Marks that a line gets here, and only where a rule asks: they take a look at paths."""
+"""Marks that depend on the paths in a line. They are computed here, and only if a rule needs them."""
 
 _LOOKS: Final = frozenset({_CHANGED, _GIVEN})
 _NO_WORDS: Final[frozenset[bytes]] = frozenset()
@@ -42,11 +43,14 @@ _NO_RULES: Final[frozenset[str]] = frozenset()
 _NULL: Final = "/dev/null"
 _STAR: Final = "[*]"
 _WIDE: Final = re.compile(r"[~/.]*[*?][~/.*?]*")
-"""A path pattern that fits most paths, such as `/**`; a look for one would let most lines through."""
+"""A path pattern that fits most paths, such as `/**`. A check for one would exclude few lines."""
 
 
 class _Need(NamedTuple):
-    """What a line has to hold for one of a rule's conditions to fit; of each set it has one, empty where any will do."""
+    """The least that a line must contain to fit one of a rule's conditions.
+
+    It must contain at least one item of each set; an empty set asks for nothing.
+    """
 
     rule: str
     marks: tuple[str, ...]
@@ -55,10 +59,10 @@ class _Need(NamedTuple):
     args: frozenset[str]
     flags: tuple[frozenset[str], ...]
     texts: tuple[NeedleSearch, ...]
-    """Are in its commands, lower-cased; the rarest first."""
+    """Texts in its commands, lower-cased; the rarest first."""
 
     def is_met(self, seen: _Seen) -> bool:
-        """Whether the line has all of it."""
+        """Whether the line contains all of it."""
         if self.args and self.args.isdisjoint(seen.args):
             return False
         if seen.is_plain:
@@ -75,7 +79,7 @@ class _Need(NamedTuple):
 
 
 class _Seen:
-    """What rules ask of a line, each found when the first one asks."""
+    """The facts about a line that rules need. Each is computed when the first rule needs it."""
 
     __slots__ = ("_args", "_facts", "_flags", "_found", "_line", "_rules", "_sieve", "is_plain", "text", "words")
 
@@ -83,14 +87,14 @@ class _Seen:
         self._sieve, self._line, self._facts = sieve, line, facts
         self.text = _searched_text(line.items, text)
         self.is_plain = self.text.isascii()
-        """It is ASCII; in any other text a letter may stand for one of another case, so it may hold anything."""
+        """Whether the text is ASCII. Other letters may match in another case, so other texts count as containing anything."""
         self.words = words_of(self.text) if self.is_plain else _NO_WORDS
         self._args: frozenset[str] | None = None
-        self._flags: frozenset[str] | None = None
+        self._flags: AbstractSet[str] | None = None
         self._rules: dict[str, AbstractSet[str]] = {}
-        """By mark."""
+        """For each mark, the rules for which the line has it."""
         self._found: dict[str, AbstractSet[str]] = {}
-        """By path, the rules that ask for it: each path is looked at once, and none before a rule asks."""
+        """For each path, the rules with a pattern that fits it. Each path is looked up once, when a rule needs it."""
 
     @property
     def args(self) -> frozenset[str]:
@@ -101,7 +105,7 @@ class _Seen:
         return self._args
 
     @property
-    def flags(self) -> frozenset[str]:
+    def flags(self) -> AbstractSet[str]:
         """Every option, also each letter of `-rf`."""
         if self._flags is None:
             each = [one.flags.names for one in self._facts() if one.words]
@@ -116,45 +120,42 @@ class _Seen:
         return known
 
     def _rules_with(self, mark: str) -> AbstractSet[str]:
-        """The rules for which the line has a mark that may take a look at paths; in doubt all of them."""
+        """As `rules_with`, without the memory; all marked rules if the paths cannot be looked up."""
         if mark == _OWN_INPUT:
             return self._sieve.marked if any(map(empties_own_input, self._line.items)) else _NO_RULES
         if mark not in _LOOKS or (mark == _CHANGED and CHANGES not in self._line.marks):
             return self._sieve.marked if mark in self._line.marks else _NO_RULES
-        asks_for_null = self._sieve.asks_for_null
+        sieve, rules_for = self._sieve, self._found
         found: set[str] = set()
         try:
             for one in self._facts():
-                for word in one.changed if mark == _CHANGED else self._sieve.operands_of(one):
-                    if word != _NULL or asks_for_null:
-                        for path in one.paths_of(word):
-                            found |= self._rules_for(path, one.place)
+                for word in one.changed if mark == _CHANGED else sieve.operands_of(one):
+                    if word == _NULL and not sieve.asks_for_null:
+                        continue
+                    for path in one.paths_of(word):
+                        if path not in rules_for:
+                            rules_for[path] = sieve.paths.find(path, one.place)
+                        found |= rules_for[path]
         except OverBudget:
-            return self._sieve.marked
+            return sieve.marked
         return found
-
-    def _rules_for(self, path: str, place: Place) -> AbstractSet[str]:
-        known = self._found.get(path)
-        if known is None:
-            known = self._found[path] = self._sieve.paths.find(path, place)
-        return known
 
 
 class _Needs:
-    """What rules ask for, by one thing that a line has to have for each: only what the line has is looked at further."""
+    """The needs of rules, indexed by one item that a line must contain, so that only few needs are checked for a line."""
 
     __slots__ = ("_args", "_by_arg", "_by_marks", "_by_text", "_by_word", "_others", "_sure", "_words")
 
     def __init__(self, needs: Iterable[_Need] = ()) -> None:
         self._sure: frozenset[str] = frozenset(need.rule for need in needs if not any(need[1:]))
         self._by_arg: dict[str, tuple[_Need, ...]] = {}
-        """By an argument: a subcommand's first word, or one that is asked for as a whole."""
+        """By an argument: the first word of a subcommand, or a whole argument."""
         self._by_word: dict[bytes, tuple[_Need, ...]] = {}
-        """By a word of its text."""
+        """By a word of the line's text."""
         self._by_text: dict[str, tuple[_Need, ...]] = {}
-        """By a short text in its text."""
+        """By a short text that the line's text contains."""
         self._by_marks: dict[tuple[str, ...], dict[str, tuple[_Need, ...]]] = {}
-        """By further marks, and by rule. Only where one rule asks for nothing else: it needs a look at paths anyway."""
+        """By further marks, and by rule. Used only if a rule needs nothing else: then the paths are looked up anyway."""
         self._others: tuple[_Need, ...] = ()
         left = [need for need in needs if need.rule not in self._sure]
         looks = any(need.marks and not any(need[2:]) for need in left)
@@ -195,26 +196,32 @@ class _Needs:
         if self._others:
             _add_met(self._others, seen, found)
         for more, by_rule in self._by_marks.items():
-            for rule in by_rule.keys() & seen.rules_with(more[-1]):
-                _add_met(by_rule[rule], seen, found)
+            if rules := seen.rules_with(more[-1]):
+                for rule in by_rule.keys() & rules:
+                    _add_met(by_rule[rule], seen, found)
 
 
 class Sieve:
-    """Leaves out the rules that cannot fit a command line; what it lets through is judged as ever.
+    """Leaves out the rules that cannot fit a command line. The others still have to be judged.
 
-    What the rules about a program need is found out when a line runs it first, or by `prepare`: of all it takes 0.2 s.
+    The needs of the rules about a program are worked out when the first line runs that program, or by `prepare` for all
+    programs, which takes 0.2 s.
     """
 
     def __init__(self, rules: Mapping[str, Rule]) -> None:
         marked = [name for name, rule in rules.items() if marks(rule)]
         unmarked = frozenset(rules).difference(marked)
         texts = {name: needles for name in sorted(unmarked) if (needles := _own_texts(rules[name].command))}
-        self.always = unmarked.difference(texts)
+        self._secrets: dict[str, frozenset[SecretClass]] = {
+            name: frozenset(rules[name].secrets) for name in unmarked.difference(texts) if rules[name].secrets
+        }
+        """The rules that need a secret of one of these classes."""
+        self.always = unmarked.difference(texts, self._secrets)
         """The rules that any line may fit."""
         self._unmarked = _Needs([_text_need(name, needles) for name, needles in texts.items()])
-        """Those of the rules that ask for no mark, but for texts."""
+        """The needs of the rules that need no mark but a text."""
         self._conditions: dict[str, list[tuple[str, Rule, CommandMatch]]] = {}
-        """By mark the conditions that ask for it, each with its rule."""
+        """For each mark, the conditions that need it, each with its rule."""
         self._by_mark: dict[str, _Needs] = {}
         paths: dict[str, dict[str, None]] = {}
         given_to: set[str] = set()
@@ -231,18 +238,18 @@ class Sieve:
                     self._conditions.setdefault(mark, []).append((name, rules[name], condition))
         self.marked = frozenset(marked)
         self._given_to = None if any_program else frozenset(given_to)
-        """The programs of which some rule asks what paths they are given; None for any."""
+        """The programs that some rule checks the path arguments of; None for every program."""
         self.paths = PathIndex(paths)
         self.asks_for_null = bool(self.paths.find(_NULL, place_of("/", here=False)))
         """Whether some rule asks for `/dev/null`, which most redirections name."""
 
     def prepare(self) -> None:
-        """Find out now what rules need of lines of every program."""
+        """Work out now what the rules about every program need."""
         for mark in self._conditions:
             self._needs(mark)
 
     def _needs(self, mark: str) -> _Needs | None:
-        """What rules that ask for this mark ask for besides; None where no rule asks for it."""
+        """What the rules that need this mark need in addition; None if no rule needs it."""
         known = self._by_mark.get(mark)
         if known is None and (conditions := self._conditions.get(mark)):
             known = _Needs([_need(name, match, rule.command) for name, rule, match in conditions])
@@ -250,17 +257,28 @@ class Sieve:
         return known
 
     def operands_of(self, one: CommandFacts) -> tuple[str, ...]:
-        """The paths that a command is given, if a rule may ask for them."""
+        """The paths among a command's arguments; empty if no rule can need them."""
         programs = self._given_to
         return one.operands if programs is None or one.program in programs or "." in one.program else ()
 
-    def passing(self, line: Commands, text: str, facts: Callable[[], Sequence[CommandFacts]]) -> set[str]:
-        """The rules beside `always` that may fit `text`, which was read as `line`; `facts` gives those of its commands."""
+    def passing(
+        self,
+        line: Commands,
+        text: str,
+        facts: Callable[[], Sequence[CommandFacts]],
+        secrets: Callable[[], Iterable[Secret]] = tuple,
+    ) -> set[str]:
+        """The rules besides `always` which may fit `text`. `line` is `text` as read.
+
+        `facts` returns facts of its commands, and `secrets` what is secret in the whole call.
+        """
         found: set[str] = set()
+        if self._secrets and (classes := {secret.of for secret in secrets()}):
+            found.update(name for name, asked in self._secrets.items() if not asked.isdisjoint(classes))
         seen = _Seen(self, line, text, facts)
         self._unmarked.add_met(seen, found)
-        for mark in self._conditions.keys() & line.marks:
-            needs = self._needs(mark)
+        for mark in line.marks:
+            needs = self._by_mark.get(mark) or self._needs(mark)
             if needs is not None:
                 needs.add_met(seen, found)
         return found
@@ -277,12 +295,12 @@ def _text_need(rule: str, texts: Needles) -> _Need:
 
 
 def _narrow(globs: tuple[str, ...]) -> tuple[str, ...]:
-    """Path patterns of which a fitting path is worth a look; none where one of them fits most paths."""
+    """The patterns, or none if one of them fits most paths: a check for that one would exclude few lines."""
     return () if any(map(_WIDE.fullmatch, globs)) else globs
 
 
 def _further_marks(match: CommandMatch) -> tuple[str, ...]:
-    """The marks that a line has to have for `match` besides one of `marks_of`; those that take a look at paths come last."""
+    """The marks that a line must have for `match` in addition to one of `marks_of`. Marks that depend on paths come last."""
     own_input = match.touches == OWN_INPUT_ALONE
     changes = (*match.changes, *match.redirects_to)
     more = {
@@ -296,13 +314,13 @@ def _further_marks(match: CommandMatch) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def _own_texts(patterns: tuple[str, ...]) -> Needles:
-    """What is in the whole text where a rule with these patterns fits."""
+    """Needles for the whole text of a line that a rule with these patterns fits."""
     return needles_of(patterns)
 
 
 @lru_cache(maxsize=4096)
 def _need(rule: str, match: CommandMatch, command: tuple[str, ...]) -> _Need:
-    """What `match` asks for, of a rule that looks for the patterns `command` in the whole text."""
+    """The need of the condition `match` of a rule whose patterns for the whole text are `command`."""
     exact, args = _args(match.args)
     known = frozenset(match.program) | first_words(match.subcommand)
     texts = (
@@ -324,7 +342,7 @@ def _need(rule: str, match: CommandMatch, command: tuple[str, ...]) -> _Need:
 
 
 def _args(globs: Sequence[str]) -> tuple[frozenset[str], Needles]:
-    """The arguments of which a fitting line has one, else such texts. Both are empty if neither is known."""
+    """Arguments, or else needles: every fitting line contains one of them. Both are empty if no such item is known."""
     plain = [glob.replace(_STAR, "*") for glob in globs if not any(sign in glob.replace(_STAR, "") for sign in "*?[…")]
     if len(plain) == len(globs):
         return frozenset(plain), NOTHING
@@ -333,9 +351,9 @@ def _args(globs: Sequence[str]) -> tuple[frozenset[str], Needles]:
 
 
 def _searched_text(items: Sequence[Command], text: str) -> str:
-    """All that a condition may look for texts in: the line as it is written, without quotes, and as commands; lower-cased.
+    """Every text that conditions search: the line as written, without quotes, and as commands; lower-cased.
 
-    There is a blank on either side of each.
+    Each has a blank on either side.
     """
     unquoted = f" {without_quotes(text)} "
     parts = [f" {text} ", unquoted] if len(unquoted) != len(text) + 2 else [unquoted]
@@ -345,5 +363,5 @@ def _searched_text(items: Sequence[Command], text: str) -> str:
             parts.append(spoken)
         if one.stdin:
             parts.append(f" {one.stdin} ")
-    # `…` stands for what is not known: it is no letter that could be one of a text in another case.
+    # `…` marks an unknown part. It is no letter, so no letter of a searched text equals it in another case.
     return "\n".join(parts).replace("…", " ").lower()

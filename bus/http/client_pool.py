@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from bus.http.address_policy import AddressPolicy
-from bus.http.client import WebhookClient
+from bus.http.webhook_client import WebhookClient
 
 
 class ClientPool:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from bus.agents import find as find_dialect
-from bus.installs.command import Setup
+from bus.installs.hook_command import Setup
+from bus.installs.http_hooks import HttpForm, HttpHooks
 
 Scope = Literal["user", "project", "local"]
 
@@ -40,13 +41,20 @@ class InstallScope:
 
 
 class InstalledCommand(NamedTuple):
-    """One hook command of Fleethook, as an agent's file has it."""
+    """One hook of Fleethook, as an agent's file has it."""
 
     event: str
     command: str
+    """Empty for a hook of type `http`."""
     seconds: float = 0.0
     """The timeout in the file; 0 if the file has none."""
     closed: bool = False
+    url: str = ""
+    """The URL that a hook of type `http` posts to."""
+    http: HttpHooks | None = None
+    """The gateway of a hook of type `http`."""
+    fails_open: bool = False
+    """Whether the call goes on where the gateway of a hook of type `http` cannot be reached."""
 
 
 class InstallProblem(NamedTuple):
@@ -143,6 +151,14 @@ class Program:
     """The command line with which the agent starts our commands."""
     readers: Mapping[Scope, Mapping[str, str]] = field(default_factory=dict)
     """By scope: the other agents that also run the hooks in its file, and under which condition; empty: always."""
+    http: HttpForm | None = None
+    """The capabilities of its hooks of type `http`; None if it has no such hooks."""
+    http_troubles: Callable[[InstallScope, HttpHooks, list[str]], Iterable[InstallProblem]] = (
+        lambda _where, _hooks, _urls: ()
+    )
+    """Finds what keeps hooks of type `http` at these URLs from running, in its settings."""
+    variables: Callable[[InstallScope], Mapping[str, str]] = lambda _where: {}
+    """The variables that its settings add to its environment."""
     closes_since: tuple[int, ...] = ()
     """The first version with a setting that blocks the call if the hook command times out."""
 

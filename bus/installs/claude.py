@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from bus.installs import block_check
 from bus.installs.base import Canary, InstallProblem, InstallScope, Program, Scope
+from bus.installs.http_checks import http_problems
+from bus.installs.http_hooks import HttpForm, HttpHooks
 from bus.installs.json_settings import JsonHooks, SettingsHook
 from bus.installs.settings_layers import Layer, json_layers, switched, unreadable
 
@@ -16,11 +18,29 @@ _WITH_TOOL: Final = frozenset(
 )
 
 
+_BLOCK: Final = {"onFailure": "block"}
+_NO_HTTP: Final = "runs no hook of type http there"
+_BY_EXIT_CODE: Final = "heeds a block there by exit code only, which a hook of type http does not have"
+HTTP: Final = HttpForm(
+    stay={
+        "SessionStart": _NO_HTTP,
+        "Setup": _NO_HTTP,
+        "TaskCompleted": _BY_EXIT_CODE,
+        "TeammateIdle": _BY_EXIT_CODE,
+    },
+    failure=_BLOCK,
+    urls=("allowedHttpHookUrls",),
+    variables=("httpHookAllowedEnvVars",),
+)
+
+
 def _entry(hook: SettingsHook) -> dict[str, Any]:
     """A matcher group. `onFailure: block` also blocks when the command times out (2.1.295 and newer)."""
     handler: dict[str, Any] = {"type": "command", "command": hook.command, "timeout": hook.timeout}
     if hook.closed:
-        handler["onFailure"] = "block"
+        handler |= _BLOCK
+    if hook.http is not None:
+        handler = dict(hook.http)
     return {"matcher": "*", "hooks": [handler]} if hook.event in _WITH_TOOL else {"hooks": [handler]}
 
 
@@ -36,15 +56,31 @@ def _managed(where: InstallScope) -> tuple[Layer, ...]:
     return json_layers([*more, first])
 
 
-def _troubles(where: InstallScope, _scope: Scope) -> Iterator[InstallProblem]:
-    managed = _managed(where)
-    mine = json_layers(
+def _mine(where: InstallScope) -> tuple[Layer, ...]:
+    return json_layers(
         [
             where.project / ".claude/settings.local.json",
             where.project / ".claude/settings.json",
             _folder(where) / "settings.json",
         ]
     )
+
+
+def _http_troubles(where: InstallScope, hooks: HttpHooks, urls: list[str]) -> Iterator[InstallProblem]:
+    yield from http_problems(PROGRAM.label, HTTP, hooks, (*_managed(where), *_mine(where)), urls)
+
+
+def _variables(where: InstallScope) -> dict[str, str]:
+    """The variables of `env` in the settings; the strongest layer counts."""
+    found: dict[str, str] = {}
+    for layer in (*_managed(where), *_mine(where)):
+        given = layer.at("env")
+        found = {**({str(name): str(text) for name, text in given.items()} if isinstance(given, dict) else {}), **found}
+    return found
+
+
+def _troubles(where: InstallScope, _scope: Scope) -> Iterator[InstallProblem]:
+    managed, mine = _managed(where), _mine(where)
     yield from unreadable([*managed, *mine])
     yield from switched([*managed, *mine], ("disableAllHooks",))
     for layer in managed:
@@ -75,7 +111,7 @@ PROGRAM: Final = Program(
     label="Claude Code",
     binaries=("claude",),
     # PermissionRequest does not honour exit code 2.
-    form=JsonHooks(agent="claude", entry=_entry, deaf=frozenset({"PermissionRequest"})),
+    form=JsonHooks(agent="claude", entry=_entry, deaf=frozenset({"PermissionRequest"}), http=HTTP),
     places={
         "user": lambda where: _folder(where) / "settings.json",
         "project": lambda where: where.project / ".claude/settings.json",
@@ -90,5 +126,8 @@ PROGRAM: Final = Program(
         "project": {"copilot": "", "cursor": _THIRD_PARTY},
         "local": {"copilot": "", "cursor": _THIRD_PARTY},
     },
+    http=HTTP,
+    http_troubles=_http_troubles,
+    variables=_variables,
     closes_since=(2, 1, 295),
 )

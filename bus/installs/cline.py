@@ -11,7 +11,7 @@ from bus.agents import find
 from bus.errors import ConfigError
 from bus.installs import block_check
 from bus.installs.base import Canary, InstalledCommand, InstallProblem, InstallScope, Program, Scope, never_events
-from bus.installs.command import Setup, hook_command, is_closed, is_ours
+from bus.installs.hook_command import Setup, hook_command, is_closed, is_ours
 
 _HEAD: Final = "#!/bin/sh\n# Written by `fleethook install`, removed by `fleethook uninstall`.\n"
 

@@ -10,13 +10,17 @@ from typing import Any, Final
 
 from bus.installs import block_check
 from bus.installs.base import Canary, InstallProblem, InstallScope, Program, Scope
+from bus.installs.http_hooks import HttpForm
 from bus.installs.json_settings import JsonHooks, SettingsHook
 from bus.installs.settings_layers import json_layers, switched, unreadable
 
 FILE: Final = "fleethook.json"
+HTTP: Final = HttpForm(timeout="timeoutSec", tls=True)
 
 
 def _entry(hook: SettingsHook) -> dict[str, Any]:
+    if hook.http is not None:
+        return dict(hook.http)
     return {"type": "command", "bash": hook.command, "timeoutSec": hook.timeout}
 
 
@@ -54,7 +58,8 @@ PROGRAM: Final = Program(
     name="copilot",
     label="Copilot CLI",
     binaries=("copilot",),
-    form=JsonHooks(agent="copilot", entry=_entry, timeout="timeoutSec", base={"version": 1}, comments=True),
+    form=JsonHooks(agent="copilot", entry=_entry, timeout="timeoutSec", base={"version": 1}, comments=True, http=HTTP),
+    http=HTTP,
     places={
         "user": lambda where: _folder(where) / "hooks" / FILE,
         "project": lambda where: where.project / ".github/hooks" / FILE,

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from bus.errors import ConfigError
-from bus.installs.command import is_ours
+from bus.installs.hook_command import is_ours
+from bus.installs.http_hooks import read_handler
 
 _COMMANDS: Final = ("command", "bash")
 
@@ -71,6 +72,10 @@ def command_of(handler: Mapping[str, Any]) -> str:
     return next((handler[name] for name in _COMMANDS if is_ours(handler.get(name))), "")
 
 
+def _is_ours(handler: Mapping[str, Any]) -> bool:
+    return bool(command_of(handler)) or read_handler(handler) is not None
+
+
 def _hooks(settings: Mapping[str, Any], file: str) -> dict[str, Any]:
     hooks = settings.get("hooks", {})
     if not isinstance(hooks, dict):
@@ -93,8 +98,8 @@ def _parted(group: object) -> tuple[bool, object]:
         return False, group
     inner = group.get("hooks")
     if not isinstance(inner, list):
-        return (True, None) if command_of(group) else (False, group)
-    others = [handler for handler in inner if not (isinstance(handler, dict) and command_of(handler))]
+        return (True, None) if _is_ours(group) else (False, group)
+    others = [handler for handler in inner if not (isinstance(handler, dict) and _is_ours(handler))]
     if len(others) == len(inner):
         return False, group
     return True, {**group, "hooks": others} if others else None

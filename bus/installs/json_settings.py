@@ -11,9 +11,10 @@ from typing import Any, Literal, NamedTuple
 from bus.agents import find
 from bus.config.edit_json import read_text, rewrite, write_new
 from bus.errors import ConfigError
-from bus.installs import hook_entries
+from bus.installs import hook_entries, http_hooks
 from bus.installs.base import InstalledCommand, never_events
-from bus.installs.command import Setup, closed_events, granted_timeout, hook_command, is_closed
+from bus.installs.hook_command import Setup, closed_events, granted_timeout, hook_command, is_closed
+from bus.installs.http_hooks import HttpForm
 
 
 class SettingsHook(NamedTuple):
@@ -24,6 +25,8 @@ class SettingsHook(NamedTuple):
     timeout: int
     """In the agent's own unit."""
     closed: bool
+    http: Mapping[str, Any] | None = None
+    """The whole handler, for a hook of type `http`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +45,8 @@ class JsonHooks:
     """The agent accepts comments in it."""
     deaf: frozenset[str] = frozenset()
     """The gates at which exit code 2 does not block."""
+    http: HttpForm | None = None
+    """The capabilities of the agent's hooks of type `http`; None if it has no such hooks."""
     only: frozenset[str] = frozenset()
     """The top-level names that the agent accepts; any other makes it refuse the whole file. Empty: it accepts any."""
 
@@ -94,12 +99,15 @@ class JsonHooks:
             return ()
         found = []
         for event, _, _, handler in hook_entries.handlers(settings):
-            command = hook_entries.command_of(handler)
+            command, entry = hook_entries.command_of(handler), http_hooks.read_handler(handler)
             if command:
-                given = handler.get(self.timeout)
-                known = isinstance(given, (int, float)) and not isinstance(given, bool)
-                seconds = float(given) / (1000 if self.unit == "ms" else 1) if known and given else 0.0
+                seconds = _seconds(handler.get(self.timeout), 1000 if self.unit == "ms" else 1)
                 found.append(InstalledCommand(event, command, seconds, is_closed(command)))
+            elif entry is not None:
+                seconds = _seconds(handler.get(self.http.timeout if self.http else self.timeout), 1)
+                found.append(
+                    InstalledCommand(event, "", seconds, entry.closed, entry.url, entry.hooks, not entry.blocks)
+                )
         return tuple(found)
 
     def _events(self, setup: Setup) -> list[str]:
@@ -111,10 +119,21 @@ class JsonHooks:
         seconds = granted_timeout(self.agent, dialect.capabilities[event], setup.budget)
         timeout = math.ceil(seconds * (1000 if self.unit == "ms" else 1))
         closed = event in closed_events(dialect, setup)
+        if setup.http is not None:
+            form = http_hooks.require_usable(self.agent, self.http, setup.http)
+            if event not in form.stay:
+                most = math.ceil(seconds)
+                handler = http_hooks.handler(form, setup.http, self.agent, event, most, closed=closed)
+                return SettingsHook(event, "", most, closed, handler)
         return SettingsHook(event, hook_command(setup, self.agent, event, deaf=event in self.deaf), timeout, closed)
 
     def _read(self, path: Path, raw: bytes) -> tuple[str, dict[str, Any]]:
         return read_text(raw, file=str(path), comments=self.comments)
+
+
+def _seconds(given: object, units: int) -> float:
+    """A timeout in seconds; 0 if the handler has none."""
+    return float(given) / units if isinstance(given, (int, float)) and not isinstance(given, bool) else 0.0
 
 
 def _encoded(text: str, like: bytes) -> bytes:

@@ -13,7 +13,7 @@ from bus.agents.opencode import plugin_text
 from bus.errors import ConfigError
 from bus.installs import block_check
 from bus.installs.base import Canary, InstalledCommand, InstallProblem, InstallScope, Program, Scope, never_events
-from bus.installs.command import CLOSED, Setup
+from bus.installs.hook_command import CLOSED, Setup
 
 FILE: Final = "fleethook.js"
 _SETUP: Final = "\nconst SETUP = "

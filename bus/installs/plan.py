@@ -10,7 +10,9 @@ from bus import installs
 from bus.agents import find
 from bus.installs import base
 from bus.installs.base import InstalledCommand, InstallProblem, InstallScope, Program, Scope
-from bus.installs.command import Setup, chosen_events, default_events
+from bus.installs.hook_command import Setup, chosen_events, closed_events, default_events
+from bus.installs.http_checks import http_warnings
+from bus.installs.http_hooks import require_usable
 from bus.installs.manifest import FileChange, InstallPlan, read, real, record_events, records
 from bus.secrets.redaction import redact_text
 
@@ -31,6 +33,7 @@ def events_for(agent: str, names: Iterable[str] | None = None) -> tuple[str, ...
 def plan_install(agent: str, scope: Scope, where: InstallScope, setup: Setup) -> InstallPlan:
     """The changes of `install`. Other programs' hooks stay. Raises ConfigError with the place if a file cannot be read."""
     program = installs.find(agent)
+    form = require_usable(program.label, program.http, setup.http) if setup.http is not None else None
     changes = []
     for path in map(real, program.form.files(installs.place(program, scope, where))):
         before = read(path)
@@ -42,6 +45,11 @@ def plan_install(agent: str, scope: Scope, where: InstallScope, setup: Setup) ->
     troubles = [trouble.what for trouble in program.troubles(where, scope)]
     # Other users of the repository may have an agent that is not on this machine.
     troubles += (trouble.what for trouble in other_readers(agent, scope, where, everybody=scope == "project"))
+    if form is not None and setup.http is not None:
+        closed = bool(closed_events(find(agent), setup))
+        urls = [setup.http.url(program.name, event, closed=closed) for event in setup.events if event not in form.stay]
+        troubles += http_warnings(program.label, form, setup.http, setup.events, closed=closed)
+        troubles += (trouble.what for trouble in program.http_troubles(where, setup.http, urls))
     if scope == "project":
         troubles.append(
             "files of a project are shared with its repository, and the commands name paths of this machine"

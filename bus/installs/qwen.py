@@ -9,14 +9,21 @@ from typing import Any, Final
 
 from bus.installs import block_check
 from bus.installs.base import Canary, InstallProblem, InstallScope, Program, Scope
-from bus.installs.command import is_ours
+from bus.installs.hook_command import is_ours
+from bus.installs.http_checks import http_problems
+from bus.installs.http_hooks import HttpForm, HttpHooks, read_handler
 from bus.installs.json_settings import JsonHooks, SettingsHook
-from bus.installs.settings_layers import folder_trust, json_layers, switched, unreadable
+from bus.installs.settings_layers import Layer, folder_trust, json_layers, switched, unreadable
 
 OUR_NAME: Final = "fleethook"
+HTTP: Final = HttpForm(
+    more={"name": OUR_NAME}, urls=("security", "allowedHttpHookUrls"), private=("security", "allowPrivateNetworkHooks")
+)
 
 
 def _entry(hook: SettingsHook) -> dict[str, Any]:
+    if hook.http is not None:
+        return {"hooks": [dict(hook.http)]}
     return {"hooks": [{"type": "command", "name": OUR_NAME, "command": hook.command, "timeout": hook.timeout}]}
 
 
@@ -25,15 +32,19 @@ def _same_named(hooks: object) -> Iterator[str]:
     for name, groups in hooks.items() if isinstance(hooks, dict) else ():
         listed = [group.get("hooks") for group in groups if isinstance(group, dict)] if isinstance(groups, list) else []
         handlers = [item for hooks in listed if isinstance(hooks, list) for item in hooks if isinstance(item, dict)]
-        if any(handler.get("name") == OUR_NAME and not is_ours(handler.get("command")) for handler in handlers):
+        if any(handler.get("name") == OUR_NAME and not _is_ours(handler) for handler in handlers):
             yield str(name)
+
+
+def _is_ours(handler: dict[str, Any]) -> bool:
+    return is_ours(handler.get("command")) or read_handler(handler) is not None
 
 
 def _folder(where: InstallScope) -> Path:
     return where.moved("QWEN_HOME", ".qwen")
 
 
-def _troubles(where: InstallScope, scope: Scope) -> Iterator[InstallProblem]:
+def _layers(where: InstallScope) -> tuple[Layer, ...]:
     named = where.environ.get("QWEN_CODE_SYSTEM_SETTINGS_PATH", "")
     machine = (
         Path(named)
@@ -41,7 +52,15 @@ def _troubles(where: InstallScope, scope: Scope) -> Iterator[InstallProblem]:
         else where.machine("/etc/qwen-code/settings.json", "/Library/Application Support/QwenCode/settings.json")
     )
     paths = [machine, where.project / ".qwen/settings.json", _folder(where) / "settings.json"]
-    layers = json_layers([*paths, machine.with_name("system-defaults.json")], comments=True)
+    return json_layers([*paths, machine.with_name("system-defaults.json")], comments=True)
+
+
+def _http_troubles(where: InstallScope, hooks: HttpHooks, urls: list[str]) -> Iterator[InstallProblem]:
+    yield from http_problems(PROGRAM.label, HTTP, hooks, _layers(where), urls)
+
+
+def _troubles(where: InstallScope, scope: Scope) -> Iterator[InstallProblem]:
+    layers = _layers(where)
     yield from unreadable(layers)
     yield from switched(layers, ("disableAllHooks",))
     asks = any(layer.at("security", "folderTrust", "enabled") is True for layer in layers)
@@ -84,7 +103,11 @@ PROGRAM: Final = Program(
     name="qwen",
     label="Qwen Code",
     binaries=("qwen",),
-    form=JsonHooks(agent="qwen", entry=_entry, unit="ms", comments=True, deaf=frozenset({"PermissionRequest"})),
+    form=JsonHooks(
+        agent="qwen", entry=_entry, unit="ms", comments=True, deaf=frozenset({"PermissionRequest"}), http=HTTP
+    ),
+    http=HTTP,
+    http_troubles=_http_troubles,
     places={
         "user": lambda where: _folder(where) / "settings.json",
         "project": lambda where: where.project / ".qwen/settings.json",

@@ -16,8 +16,8 @@ from typing import BinaryIO, Final
 
 import msgspec
 
+from bus.matching.checker_messages import END, QUESTIONS, Answer, answers
 from bus.matching.conditions import compile_condition
-from bus.matching.questions import END, QUESTIONS, Answer, answers
 from bus.matching.regexes import compile_regex
 from bus.shell import commands
 

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
+from bus.lazy.regex import lazy_regex
 from bus.matching.flags import Flags, flags_of
 from bus.matching.paths import Place, is_outside, located
 from bus.matching.subcommands import Verbs, verbs_of
+from bus.shell.command_paths import CHANGING, UNLINKING, changed, operands
 from bus.shell.commands import Command, plain_path
-from bus.shell.paths import CHANGING, UNLINKING, changed, operands
-from bus.shell.words import UNSET, shown
+from bus.shell.words import UNSET, is_hidden, shown
 
 _T = TypeVar("_T")
 
 Where = Callable[[], Place]
-"""Where a command runs; asked by those conditions alone that look at paths, since most do not."""
+"""Returns where a command runs. A function, because only the conditions on paths need it."""
 
 _EMPTYING: Final = frozenset({">", ">|", "&>", ">&"})
-_AT_ROOT: Final = re.compile(
+_AT_ROOT: Final = lazy_regex(
     rf"{UNSET}+/(?:{UNSET}+/?)*(?:\.|\*|\.\*|\.\[[!^]\.\]\*|(?:\.\./?)+\*?|(?:usr|etc|var|home|boot|srv|sbin|Users)/?\*?)?"
 )
 
 
 class _Fact(Generic[_T]):
-    """A fact that is found at the first look; the next looks do not even come here (`cached_property` takes a lock)."""
+    """A fact that is computed at the first use and then an ordinary attribute (`cached_property` would take a lock)."""
 
     def __init__(self, find: Callable[[Any], _T]) -> None:
         self._find = find
@@ -33,18 +33,20 @@ class _Fact(Generic[_T]):
         self.__doc__ = find.__doc__
 
     def __get__(self, facts: Any, _kind: type) -> _T:
-        found = facts.__dict__[self._name] = self._find(facts)
+        found = self._find(facts)
+        setattr(facts, self._name, found)
         return found
 
 
 class CommandFacts:
-    """One command, and what is known of it where it runs. OverBudget where the request's look-ups on disk are used up."""
+    """The facts about one command where it runs. Raises OverBudget if the request has no look-ups on disk left."""
 
     def __init__(self, command: Command, where: Where) -> None:
         self.command = command
         self.program = command.program
         self.words = command.words
         self._where = where
+        self._paths: dict[str, tuple[str, ...]] = {}
 
     @_Fact
     def place(self) -> Place:
@@ -59,11 +61,12 @@ class CommandFacts:
     @_Fact
     def arguments(self) -> tuple[str, ...]:
         """Each argument, as patterns see it."""
-        return tuple(map(shown, self.words))
+        words = self.words
+        return tuple(map(shown, words)) if is_hidden("".join(words)) else words
 
     @_Fact
     def texts(self) -> tuple[str, ...]:
-        """What its program may be given to run: each of its arguments, and what it reads."""
+        """The texts that its program may run as code: each argument, and its standard input."""
         stdin = self.command.stdin
         return self.arguments if stdin is None else (*self.arguments, shown(stdin))
 
@@ -79,7 +82,7 @@ class CommandFacts:
 
     @_Fact
     def operands(self) -> tuple[str, ...]:
-        """The paths that it is given."""
+        """The paths among its arguments."""
         return operands(self.command)
 
     @_Fact
@@ -89,20 +92,16 @@ class CommandFacts:
 
     @_Fact
     def empties_own_input(self) -> bool:
-        """Whether it empties what it reads."""
+        """Whether it empties a file that it reads."""
         return empties_own_input(self.command)
 
     @_Fact
     def is_root_if_unset(self) -> bool:
-        """Whether one of its paths is `/`, all in it or a directory of the system there, where variables are empty."""
+        """Whether one of its paths, if unset variables are empty, is `/`, everything in it, or a system directory in it."""
         words, directory = self.operands, self.command.directory
         if UNSET in directory:  # `cd $x; rm -rf *`
             words += tuple(f"{directory}/{word.removeprefix('./')}" for word in words)
         return any(UNSET in word and _AT_ROOT.fullmatch(word) is not None for word in words)
-
-    @_Fact
-    def _paths(self) -> dict[str, tuple[str, ...]]:
-        return {}
 
     @_Fact
     def _outside(self) -> dict[str, str | None]:
@@ -140,7 +139,7 @@ def both_paths(word: str, place: Place, directory: str) -> tuple[str, ...]:
 
 
 def empties_own_input(command: Command) -> bool:
-    """Whether a command empties what it reads, by a redirection or as `tee`."""
+    """Whether a command empties a file that it reads, by a redirection or as `tee`."""
     if command.program == "tee":
         return not set(map(plain_path, command.reads)).isdisjoint(map(plain_path, command.words))
     if not command.redirects:
@@ -148,7 +147,7 @@ def empties_own_input(command: Command) -> bool:
     emptied = [to for sign, to in command.redirects if sign in _EMPTYING]
     if not emptied:
         return False
-    # Of `git show HEAD:file` the file, as git has it, is read.
+    # `git show HEAD:file` reads git's copy of the file.
     given = (word.rpartition(":")[2] if command.program == "git" else word for word in command.words if word[:1] != "-")
     read = {plain_path(word) for word in (*given, *command.reads)}
     return not read.isdisjoint(map(plain_path, emptied))

@@ -7,10 +7,12 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from bus.matching.facts.hosts import HostKind
+from bus.matching.facts.package_names import PackageKind
 from bus.matching.losses import Lost
 from bus.matching.statements import Destroyed
 
-Touched = Literal["outside_project", "whole_project", "unset_variable", "own_input"]
+Touched = Literal["outside_project", "changes_outside_project", "whole_project", "unset_variable", "own_input"]
 Texts = tuple[str, ...]
 
 
@@ -111,7 +113,8 @@ class CommandMatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     touches: Annotated[
         tuple[Touched, ...],
         Meta(
-            description="The place that a path among the arguments names. `unset_variable`: at `$x/` or `$x/*`, where the line "
+            description="The place that a path among the arguments names; with `changes_outside_project` a path that the "
+            "command writes, replaces or removes. `unset_variable`: at `$x/` or `$x/*`, where the line "
             "never sets `x`; `own_input`: a redirection empties the file before the command reads it.",
             examples=[["outside_project", "whole_project"]],
         ),
@@ -121,6 +124,32 @@ class CommandMatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         Meta(
             description="Path patterns that `paths`, `changes` and `touches` leave out, such as caches.",
             examples=[["~/.cache/**", "node_modules/**"]],
+        ),
+    ] = ()
+    reaches: Annotated[
+        tuple[HostKind, ...],
+        Meta(
+            description="The kind of a host among the arguments. `public`: not of this machine or a private network; `plain`: "
+            "public and without TLS; `metadata`: a cloud's address for credentials; `collector`: a service that shows what is "
+            "sent to it, or a tunnel. A host that only the shell knows is none of them.",
+            examples=[["public"]],
+        ),
+    ] = ()
+    installs: Annotated[
+        tuple[PackageKind, ...],
+        Meta(
+            description="The kind of a package that the command installs or runs. `imitation`: the name is one sign away from "
+            "a popular one; `unknown_program`: npx, uvx or the like would download and run what is not widely known; "
+            "`unpinned_source`: an address or a repository without a commit or a hash.",
+            examples=[["imitation"]],
+        ),
+    ] = ()
+    branch: Annotated[
+        Texts,
+        Meta(
+            description="Patterns for the branch that is checked out where a git command works. It is read on the disk of the "
+            "event's own host; on another host it is not known, and no pattern matches.",
+            examples=[["main", "release/*"]],
         ),
     ] = ()
     loses: Annotated[

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from bus.errors import PatternError
 from bus.matching.command_facts import CommandFacts
 from bus.matching.command_match import CommandMatch, Touched
+from bus.matching.facts.branches import branch_of
+from bus.matching.facts.hosts import kinds_of
+from bus.matching.facts.package_names import kinds_of_packages
 from bus.matching.flags import compile_flags
 from bus.matching.globs import PathMatcher, compile_path_globs, compile_text_glob, text_of
 from bus.matching.losses import loses
 from bus.matching.paths import is_whole_project
-from bus.matching.regexes import Regex, compile_alternatives
+from bus.matching.regexes import compile_alternatives, is_found
 from bus.matching.statements import destroyed
 from bus.matching.subcommands import compile_subcommands, first_words
 from bus.shell.commands import CHANGES, FORK_BOMB, PROMPT, Command, code_mark, is_family
 from bus.shell.words import shown
 
 OWN_INPUT_ALONE: Final[tuple[Touched, ...]] = ("own_input",)
+CHANGED_OUTSIDE_ALONE: Final[tuple[Touched, ...]] = ("changes_outside_project",)
 
 Fits = Callable[[CommandFacts], bool]
 
@@ -64,10 +68,10 @@ def compile_command_match(match: CommandMatch, *, of_known_program: bool = False
         checks.append(lambda facts: not absent(facts.arguments))
     if match.line:
         lines = compile_alternatives(match.line)
-        checks.append(lambda facts: _is_found(lines, facts.line))
+        checks.append(lambda facts: is_found(lines, facts.line))
     if match.text:
         texts = compile_alternatives(match.text)
-        checks.append(lambda facts: any(_is_found(texts, text) for text in facts.texts))
+        checks.append(lambda facts: any(is_found(texts, text) for text in facts.texts))
     if match.destroys:
         targets = frozenset(match.destroys)
         checks.append(lambda facts: any(not targets.isdisjoint(destroyed(text)) for text in facts.texts))
@@ -82,11 +86,20 @@ def compile_command_match(match: CommandMatch, *, of_known_program: bool = False
         checks.append(_path_check(match.changes, left_out, lambda facts: facts.changed))
     if match.touches and match.touches != OWN_INPUT_ALONE:
         checks.append(_any_of([_TOUCHES[touched](left_out) for touched in match.touches]))
+    if match.reaches:
+        reached = frozenset(match.reaches)
+        checks.append(lambda facts: not reached.isdisjoint(kinds_of(facts.command)))
+    if match.installs:
+        installed = frozenset(match.installs)
+        checks.append(lambda facts: not installed.isdisjoint(kinds_of_packages(facts.command, facts.place)))
+    if match.branch:
+        branches = _any_text(match.branch)
+        checks.append(lambda facts: (name := branch_of(facts.command, facts.place)) != "" and branches((name,)))
     if match.loses:
         lost = match.loses
         checks.append(lambda facts: any(loses(kind, facts.command, facts.place) for kind in lost))
     if not checks and not of_known_program:
-        raise PatternError("a command condition asks for nothing", hint="give program, args, flags or another of them")
+        raise PatternError("a command condition is empty", hint="give program, args, flags or another condition")
     return _all_of(checks)
 
 
@@ -164,7 +177,9 @@ def programs_of(match: CommandMatch) -> frozenset[str] | None:
 
 
 def marks_of(match: CommandMatch) -> frozenset[str]:
-    """The marks of which every fitting command line has at least one; empty if names alone show nothing."""
+    """Marks: every fitting command line has at least one of them. Empty if no such marks are known."""
+    if match.code_from:  # before its program, which a rule may name too: most lines that run a shell run no such code
+        return frozenset(code_mark(name) for name in match.code_from)
     if match.program:
         exact = _exact(match.program)
         families = frozenset(name for name in match.program if is_family(name))
@@ -173,17 +188,17 @@ def marks_of(match: CommandMatch) -> frozenset[str]:
         return frozenset([FORK_BOMB])
     if match.prompt:
         return frozenset([PROMPT])
-    if match.code_from:
-        return frozenset(code_mark(name) for name in match.code_from)
-    return frozenset([CHANGES]) if match.changes or match.redirects_to else frozenset()
+    changes = match.changes or match.redirects_to or match.touches == CHANGED_OUTSIDE_ALONE
+    return frozenset([CHANGES]) if changes else frozenset()
 
 
 def finder_of(match: CommandMatch) -> Callable[[frozenset[str]], str]:
-    """The raw names of a line (`bus.shell.parsing`) that are programs that `match` looks for; empty if there is none.
+    """A function: the raw name in a line (`bus.shell.parsing`) that is a program of `match`; empty if there is none.
 
-    Only the names count: in a line that was not parsed, it is not known which arguments belong to which program.
+    Only the names count: in a line that was not parsed, it is not known which arguments belong to which program. A condition
+    on a program and on where its code comes from is never found by names: many harmless lines name both.
     """
-    programs = match.program or match.code_from
+    programs = () if match.program and match.code_from else match.program or match.code_from
     exact = _exact(programs)
     globs = tuple(compile_text_glob(name) for name in programs if name not in exact)
     return lambda names: min(
@@ -225,13 +240,6 @@ def _any_text(globs: tuple[str, ...]) -> Callable[[Sequence[str]], bool]:
     return fits
 
 
-def _is_found(regexes: Iterable[Regex], text: str) -> bool:
-    for regex in regexes:  # noqa: SIM110  (as in `_all_of`)
-        if regex.search(text) is not None:
-            return True
-    return False
-
-
 def _path_check(globs: tuple[str, ...], left_out: PathMatcher, of: Callable[[CommandFacts], tuple[str, ...]]) -> Fits:
     matches = compile_path_globs(globs)
 
@@ -245,9 +253,9 @@ def _path_check(globs: tuple[str, ...], left_out: PathMatcher, of: Callable[[Com
     return fits
 
 
-def _outside_check(left_out: PathMatcher) -> Fits:
+def _outside_check(left_out: PathMatcher, of: Callable[[CommandFacts], tuple[str, ...]]) -> Fits:
     def fits(facts: CommandFacts) -> bool:
-        for word in facts.operands:
+        for word in of(facts):
             path = facts.outside_of(word)
             if path is not None and not left_out(path, facts.place):
                 return True
@@ -268,7 +276,8 @@ def _whole_check(left_out: PathMatcher) -> Fits:
 
 
 _TOUCHES: Final[Mapping[Touched, Callable[[PathMatcher], Fits]]] = {
-    "outside_project": _outside_check,
+    "outside_project": lambda left_out: _outside_check(left_out, lambda facts: facts.operands),
+    "changes_outside_project": lambda left_out: _outside_check(left_out, lambda facts: facts.changed),
     "whole_project": _whole_check,
     "unset_variable": lambda _left_out: lambda facts: facts.is_root_if_unset,
     "own_input": lambda _left_out: lambda facts: facts.empties_own_input,

@@ -6,10 +6,10 @@ every element, each use of `event` within a loop copies the event (0.1 us an ele
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final, NamedTuple
 
 from bus.errors import PatternError
+from bus.lazy.regex import lazy_regex
 
 MAX_LOOPS_DEEP: Final = 3
 MAX_GROWING_LOOPS: Final = 4
@@ -22,10 +22,10 @@ _MOST_COUNTED: Final = 100_000
 """The most elements that are counted. Above it, the cost is too high anyway."""
 
 STRING: Final = r"""[rR]?(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
-_STRINGS: Final = re.compile(STRING)
-_TOKEN: Final = re.compile(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(|[(\[{)\]},]")
-_MATCHES: Final = re.compile(r"\.\s*matches\s*\(\s*(" + STRING + r")?")
-_COUNTED: Final = re.compile(r"\{\s*\d{2,}|\{\s*\d*\s*,")
+_STRINGS: Final = lazy_regex(STRING)
+_TOKEN: Final = lazy_regex(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(|[(\[{)\]},]")
+_MATCHES: Final = lazy_regex(r"\.\s*matches\s*\(\s*(" + STRING + r")?")
+_COUNTED: Final = lazy_regex(r"\{\s*\d{2,}|\{\s*\d*\s*,")
 
 
 class Size(NamedTuple):
@@ -102,11 +102,11 @@ def shape_of(text: str) -> Shape:
             hint="all, exists, exists_one, map and filter within one another multiply what they cost",
         )
     if deepest and float(literal) ** deepest > _MAX_LITERAL_ROUNDS:
-        raise PatternError(f"the condition goes {literal} to the power of {deepest} times through the lists in it")
+        raise PatternError(f"the nested loops of the condition run {literal}^{deepest} times; that takes too long")
     if loops > MAX_GROWING_LOOPS and "+" in plain:
         raise PatternError(
-            f"the condition adds in {loops} loops; {MAX_GROWING_LOOPS} is the most where something is added",
-            hint="each loop may double what the one before it made",
+            f"the condition has {loops} loops and concatenates; {MAX_GROWING_LOOPS} loops is the most with `+`",
+            hint="each loop may double the result of the one before",
         )
     patterns = list(_MATCHES.finditer(text))
     slow = any(found[1] is None or _COUNTED.search(found[1]) for found in patterns)

@@ -1,4 +1,4 @@
-"""What `when:` means: a CEL expression over the event (and the verdict), compiled once, contained when it fails."""
+"""The conditions in `when:`: CEL expressions over the event (and the verdict), compiled once; their errors are contained."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from types import ModuleType
 from typing import Any, Final, Protocol
 
 from bus.errors import ConditionError, NotBoolean, PatternError
+from bus.lazy.regex import lazy_regex
 from bus.matching.condition_cost import CHEAP_MICROSECONDS, STRING, Shape, Size, shape_of
 
 MAX_LENGTH: Final = 2000
 MAX_NESTING: Final = 24
 """How deep brackets may nest."""
 MAX_DATA_DEPTH: Final = 64
-"""How deep an event may nest: the library walks it recursively and dies of SIGSEGV far below (measured at 100,000)."""
+"""How deep an event may nest. The library is recursive and crashes with SIGSEGV on very deep data (measured at 100,000)."""
 
 VARIABLES: Final = frozenset({"event", "verdict"})
 FUNCTIONS: Final = frozenset(
@@ -56,10 +57,10 @@ FUNCTIONS: Final = frozenset(
 )
 """The functions that common-expression-language 0.10 can run. It compiles any other name too, and then fails at every event."""
 
-_STRINGS: Final = re.compile(STRING)
-_LITERAL_REGEX: Final = re.compile(rf"\.\s*matches\s*\(\s*({STRING})\s*\)")
-_LOOP_NAME: Final = re.compile(r"\b(?:all|exists|exists_one|map|filter)\s*\(\s*(\w+)\s*,")
-_SYNTAX_ERROR: Final = re.compile(r"ERROR: <input>:(\d+):(\d+): (Syntax error: .*)")
+_STRINGS: Final = lazy_regex(STRING)
+_LITERAL_REGEX: Final = lazy_regex(rf"\.\s*matches\s*\(\s*({STRING})\s*\)")
+_LOOP_NAME: Final = lazy_regex(r"\b(?:all|exists|exists_one|map|filter)\s*\(\s*(\w+)\s*,")
+_SYNTAX_ERROR: Final = lazy_regex(r"ERROR: <input>:(\d+):(\d+): (Syntax error: .*)")
 _OPERATORS: Final = {"and": "&&", "or": "||", "not": "!", "is": "=="}
 _SHOWN: Final = 24
 """Characters of a condition that a message shows from the place of a mistake on."""
@@ -71,11 +72,11 @@ class _CelProgram(Protocol):
 
 
 class Condition:
-    """A compiled condition: call it with `{"event": {...}, "verdict": {...}}`, it says true or false.
+    """A compiled condition. Called with `{"event": {...}, "verdict": {...}}`, it returns true or false.
 
-    A key that is not there raises ConditionError, so a condition is never silently true or false for want of data;
-    `has(event.input.path)` asks first, and CEL's `||` and `&&` do not look at a side that cannot change the answer.
-    A result that is no boolean, a wrong type and an error inside the library raise ConditionError too.
+    A missing key raises ConditionError, so missing data never makes a condition true or false. `has(event.input.path)`
+    tests for a key, and CEL's `||` and `&&` ignore the side that cannot change the result. A result that is no boolean, a
+    wrong type and an error inside the library raise ConditionError too.
     """
 
     __slots__ = ("_program", "shape", "text", "uses_verdict")
@@ -92,7 +93,7 @@ class Condition:
 
     def __call__(self, variables: dict[str, Any]) -> bool:
         if not _shallow(variables, MAX_DATA_DEPTH):
-            raise ConditionError(f"`{self.text}` was not asked: the event nests deeper than {MAX_DATA_DEPTH}")
+            raise ConditionError(f"`{self.text}` was not evaluated: the event nests deeper than {MAX_DATA_DEPTH}")
         try:
             result = self._program.execute(variables)
         except _NOT_OURS:
@@ -118,20 +119,20 @@ class Condition:
     def _failure(self, error: BaseException) -> ConditionError:
         reason = _first_line(error)
         if isinstance(error, KeyError):
-            reason = f"there is no {reason}; ask has(…) first"
-        return ConditionError(f"`{self.text}` could not be answered: {reason}")
+            reason = f"there is no {reason}; test it with has(…) first"
+        return ConditionError(f"`{self.text}` could not be evaluated: {reason}")
 
 
 @lru_cache(maxsize=4096)
 def compile_condition(text: str) -> Condition:
     """Compile a CEL expression over `event.{type,tool,input,session,host,source,cwd,data}` and `verdict.…`.
 
-    PatternError for a syntax error, a name or function that does not exist, a bad regular expression in
-    `matches("…")`, and an expression that is too long, nests too deep or can be seen to cost too much.
+    PatternError for a syntax error, a name or function that does not exist, a bad regular expression in `matches("…")`,
+    and an expression that is too long, nests too deep or clearly costs too much.
     """
     _measure(text)
     shape = shape_of(text)
-    # The library imports its own command line: 390 modules and 135 ms of a core, measured, which nothing here needs.
+    # The library would import its own command line, which nothing here needs: 390 modules, 135 ms of a core (measured).
     sys.modules.setdefault("cel.cli", ModuleType("cel.cli"))
     import cel  # 18 ms at the first condition; only files with a `when:` need it
 
@@ -176,7 +177,7 @@ def _measure(text: str) -> None:
 
 
 def _bad_condition(text: str, error: BaseException) -> PatternError:
-    """The library's message as one line with the place, and what is probably meant."""
+    """The library's message as one line with the place, and a hint."""
     found = _SYNTAX_ERROR.search(str(error))
     if found is None:
         return PatternError(f"bad condition {text!r}: {_first_line(error)}")
@@ -193,7 +194,7 @@ def _bad_condition(text: str, error: BaseException) -> PatternError:
 
 
 def _hint(before: str, rest: str, said: str) -> str:
-    """What is probably meant by text that cannot be read as CEL; empty if nothing is known."""
+    """A hint for a text that is not CEL; empty if there is none."""
     word, previous = re.match(r"\w*", rest), re.search(r"(\w+)\s*$", before)
     for name in (word[0] if word else "", previous[1] if previous else ""):
         if name.lower() in _OPERATORS:
@@ -221,7 +222,7 @@ def _shallow(value: object, depth: int) -> bool:
 
 
 def _crossable(value: object) -> object:
-    """`value` without what the library cannot take: lone surrogates, integers beyond 64 bits, strange types."""
+    """`value` without the lone surrogates, the integers beyond 64 bits and the types that the library cannot take."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, bool | float | bytes) or value is None:

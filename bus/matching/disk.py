@@ -23,8 +23,8 @@ class Disk:
         self.patient = patient
         """Whether the request may wait for a program that it starts."""
 
-    def real(self, path: str, look: Callable[[str], str]) -> str:
-        """The real path; `look` finds it at the first call, and later calls get the same answer."""
+    def look_up(self, path: str, look: Callable[[str], str]) -> str:
+        """What `look` finds at a path; later calls get the same answer without a look-up."""
         known = self._found.get(path)
         if known is None:
             if self._left <= 0:

@@ -14,10 +14,10 @@ from bus.errors import ConditionError, OverBudget
 from bus.events import Event
 from bus.ids import host_name
 from bus.matching.checker import WALL_SECONDS, command
+from bus.matching.checker_messages import ANSWERS, Answer, Item, Question, answer_rule, encode_question
 from bus.matching.condition_cost import size_of
 from bus.matching.conditions import Condition
 from bus.matching.disk import light_disk
-from bus.matching.questions import ANSWERS, Answer, Item, Question, answer_rule, encode_question
 from bus.matching.rules import UNCHECKED, judge_by_names
 from bus.system.child import ChildProcess
 from bus.system.environment import base_env

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 from bus.errors import PatternError
@@ -48,10 +49,11 @@ def compile_flags(
     asked = (some, *every) if some else every
 
     def fits(flags: Flags) -> bool:
+        given, beginnings = flags
         for names in asked:
-            if not _has(flags, names):
+            if names.isdisjoint(given) and not (beginnings and _is_begun(names, beginnings)):
                 return False
-        return not _has(flags, none)
+        return none.isdisjoint(given) and not (beginnings and _is_begun(none, beginnings))
 
     return fits
 
@@ -63,7 +65,7 @@ def _names(flags: Iterable[str]) -> frozenset[str]:
 class Flags(NamedTuple):
     """The options of a command."""
 
-    names: frozenset[str]
+    names: AbstractSet[str]
     """The single letters of grouped short options: of `-rf` also `-r` and `-f`."""
     beginnings: tuple[str, ...]
     """Long options that the program accepts shortened."""
@@ -74,22 +76,23 @@ _NONE: Final = Flags(frozenset(), ())
 
 def flags_of(command: Command) -> Flags:
     """The options of a command."""
-    options = [word for word in command.words if word[:1] == "-"]
-    if not options:
-        return _NONE
-    names: list[str] = []
-    for word in options:
+    names: set[str] = set()
+    beginnings: list[str] = []
+    abbreviates = command.program in _ABBREVIATING
+    for word in command.words:
+        if word[:1] != "-":
+            continue
         if word == "--":
             break
         name = word.partition("=")[0] if "=" in word else word
         if name != "-":
-            names.append(name)
-        if len(word) > 2 and word[1] != "-":
-            names += ["-" + letter for letter in word[1:]]
-    known = frozenset(names)
-    if command.program not in _ABBREVIATING:
-        return Flags(known, ())
-    return Flags(known, tuple([name for name in known if name[:2] == "--" and len(name) > 2 and name not in _WHOLE]))
+            names.add(name)
+        if word[1:2] != "-":
+            if len(word) > 2:
+                names.update(map("-".__add__, word[1:]))
+        elif abbreviates and len(name) > 2 and name not in _WHOLE:
+            beginnings.append(name)
+    return Flags(names, tuple(beginnings)) if names else _NONE
 
 
 def flag_names(
@@ -109,8 +112,6 @@ def flag_names(
     )
 
 
-def _has(flags: Flags, asked: frozenset[str]) -> bool:
-    """Whether one of the options is among those that are asked for."""
-    if not asked.isdisjoint(flags.names):
-        return True
-    return bool(flags.beginnings) and any(name.startswith(flags.beginnings) for name in asked if name[:2] == "--")
+def _is_begun(asked: frozenset[str], beginnings: tuple[str, ...]) -> bool:
+    """Whether one of the options that are asked for has one of these beginnings."""
+    return any(name.startswith(beginnings) for name in asked if name[:2] == "--")

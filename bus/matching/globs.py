@@ -8,33 +8,44 @@ from functools import lru_cache
 from typing import Final
 
 from bus.errors import PatternError
-from bus.matching.own_places import ABOVE, OWN, is_above, is_own
+from bus.lazy.regex import lazy_regex
+from bus.matching.own_places import ABOVE, OWN
 from bus.matching.paths import Place, within
 from bus.matching.regexes import Regex, compile_alternatives, compile_regex
 
-_SIGN: Final = re.compile(r"[*?]")
+_NO_KEYS: Final[frozenset[str]] = frozenset()
+_ANY_CASE: Final = "(?i)"
+"""In front of a path pattern that fits in any letter case."""
+_SIGN: Final = lazy_regex(r"[*?]")
 _FEW: Final = 8
-"""Texts that are found sooner than an expression."""
-_PART: Final = re.compile(r"[*?]|\[.*")
-"""Between the parts of a path pattern that are in every fitting path."""
+"""At most so many texts are searched one by one, which is faster than an expression."""
+_PART: Final = lazy_regex(r"[*?]|\[.*")
+"""Separates the literal parts of a path pattern, which every fitting path contains."""
 
 PathMatcher = Callable[[str, Place], bool]
-"""Whether an absolute path, seen from a place, fits."""
+"""Whether an absolute path fits, for an event at a place."""
 
 _OWN: Final[dict[str, PathMatcher]] = {
-    OWN: lambda path, place: is_own(path, place.own),
-    ABOVE: lambda path, place: is_above(path, place.own),
+    OWN: lambda path, place: place.own.contain(path),
+    ABOVE: lambda path, place: path in place.own.above,
 }
 
 
 @lru_cache(maxsize=4096)
 def compile_path_glob(glob: str) -> PathMatcher:
-    """A matcher for one path pattern; PatternError where it cannot be one.
+    """A matcher for one path pattern; PatternError for a text that is none.
 
     `/etc/**` is absolute and fits `/etc` too; `~/.ssh/*` is below the home directory; `*.pem` and `.git` fit that name
     anywhere; `src/**` is below the project. `*` and `?` do not cross a `/`, `**` does. `@fleethook` and
     `@above-fleethook` are Fleethook's own places on this machine, and the folders above them (`own_places`).
+    `(?i)**/.claude/**` fits in any letter case; only a pattern that means the same from every place can.
     """
+    if glob.startswith(_ANY_CASE):
+        folded = _without_case(glob)
+        if not folded or not _anywhere(folded):
+            raise PatternError(f"path pattern {glob!r}: (?i) needs a name, or a path from / or **/")
+        fits_folded = compile_path_glob(folded)
+        return lambda path, place: fits_folded(path.lower(), place)
     if not glob or "\0" in glob:
         raise PatternError(f"path pattern {glob!r} is empty or holds a NUL")
     if glob in _OWN:
@@ -50,10 +61,14 @@ def compile_path_glob(glob: str) -> PathMatcher:
 
 
 def compile_path_globs(globs: Iterable[str]) -> PathMatcher:
-    """A matcher for any of several path patterns; PatternError names the one that is wrong.
+    """A matcher for any of several path patterns; PatternError names the wrong one.
 
-    Most patterns name a folder or file that a fitting path goes through: a path is compared with those whose name it has.
+    Most patterns contain the name of a folder or file. A path is only compared with patterns whose name it contains.
     """
+    globs = tuple(globs)
+    if folded := _any_case(globs):
+        as_it_is, lowered = compile_path_globs(map(_without_case, globs)), compile_path_globs(folded)
+        return lambda path, place: as_it_is(path, place) or ((low := path.lower()) != path and lowered(low, place))
     by_name = _by_name(globs)
     nameless = _together(by_name.pop("", ()))
     named = {name: _together(some) for name, some in by_name.items()}
@@ -71,12 +86,16 @@ def compile_path_globs(globs: Iterable[str]) -> PathMatcher:
 
 
 class PathIndex:
-    """Several sets of path patterns, each with a key: which sets have a pattern that a path fits."""
+    """Sets of path patterns, each with a key. Finds the sets with a pattern that fits a path."""
 
     def __init__(self, sets: Mapping[str, Iterable[str]]) -> None:
         """PatternError names the pattern that is wrong."""
+        folded = {key: lowered for key, globs in sets.items() if (lowered := _any_case(globs))}
+        self._folded = PathIndex(folded) if folded else None
+        """The patterns for any letter case, for paths with capital letters."""
+        sets = {key: tuple(map(_without_case, globs)) for key, globs in sets.items()}
         self._exact: dict[str, frozenset[str]] = {}
-        """By a path, or one below `~`, the sets that have it as it is."""
+        """The keys of the sets that have a path as an exact pattern, by that path (absolute or below `~`)."""
         nameless: dict[str, frozenset[str]] = {}
         patterns: dict[str, dict[tuple[str, ...], frozenset[str]]] = {}
         for key, globs in sets.items():
@@ -88,36 +107,53 @@ class PathIndex:
                         self._exact[exact] = self._exact.get(exact, frozenset()) | one
                     elif name:
                         others.append(glob)
-                    else:  # it is asked of every path, so once for all sets
+                    else:  # every path is compared with it, so all sets share it
                         nameless[glob] = nameless.get(glob, frozenset()) | one
                 if others:
                     known = patterns.setdefault(name, {})
                     known[tuple(others)] = known.get(tuple(others), frozenset()) | one
         self._own, self._above = nameless.pop(OWN, None), nameless.pop(ABOVE, None)
         self._nameless = tuple((_longest_text(glob), _together([glob]), keys) for glob, keys in nameless.items())
-        """By a text that is in fitting paths."""
+        """Patterns without a name: a text that fitting paths contain, the matcher, and the keys of its sets."""
         self._by_name = {
             name: tuple((_together(globs), keys) for globs, keys in each.items()) for name, each in patterns.items()
         }
-        self._names = frozenset(self._by_name)
 
     def find(self, path: str, place: Place) -> set[str]:
-        """The keys of the sets that an absolute path, seen from a place, fits."""
-        found = set(self._exact.get(path, ()))
+        """The keys of the sets with a pattern that fits an absolute path, for an event at a place."""
+        found: set[str] = set()
+        own, exact, by_name = place.own, self._exact, self._by_name
+        if path in exact:
+            found |= exact[path]
         if path.startswith(place.home) and within(path, place.home):
-            found.update(self._exact.get(f"~{_below(path, place.home)}", ()))
-        for name in self._names.intersection(_names_in(path)):
-            for matches, keys in self._by_name[name]:
-                if not keys <= found and matches(path, place):
-                    found |= keys
+            found |= exact.get(f"~{_below(path, place.home)}", _NO_KEYS)
+        for name in _names_in(path):
+            if name in by_name:
+                for matches, keys in by_name[name]:
+                    if not keys <= found and matches(path, place):
+                        found |= keys
         for text, matches, keys in self._nameless:
             if text in path and matches(path, place):
                 found |= keys
-        if self._own and is_own(path, place.own):
+        if self._own and own.contain(path):
             found |= self._own
-        if self._above and is_above(path, place.own):
+        if self._above and path in own.above:
             found |= self._above
+        if self._folded and (low := path.lower()) != path:
+            found |= self._folded.find(low, place)
         return found
+
+
+def _any_case(globs: Iterable[str]) -> tuple[str, ...]:
+    """The patterns for any letter case, in lower case; PatternError for one that cannot be."""
+    found = [glob for glob in globs if glob.startswith(_ANY_CASE)]
+    for glob in found:
+        compile_path_glob(glob)
+    return tuple(map(_without_case, found))
+
+
+def _without_case(glob: str) -> str:
+    return glob.removeprefix(_ANY_CASE).lower() if glob.startswith(_ANY_CASE) else glob
 
 
 def _depth(glob: str) -> int | None:
@@ -126,7 +162,7 @@ def _depth(glob: str) -> int | None:
 
 
 def _longest_text(glob: str) -> str:
-    """A text that is in every path that a pattern fits; empty where none is known."""
+    """A text that every fitting path contains; empty where none is known."""
     return max((part.strip("/") for part in _PART.split(glob)), key=len) if _anywhere(glob) else ""
 
 
@@ -141,7 +177,7 @@ def _exact_path(glob: str) -> str | None:
 
 
 def _by_name(globs: Iterable[str]) -> dict[str, list[str]]:
-    """Path patterns by a name that fitting paths have; PatternError names the one that is wrong."""
+    """Path patterns by a name that fitting paths contain; PatternError names the wrong one."""
     by_name: dict[str, list[str]] = {}
     for glob in globs:
         compile_path_glob(glob)
@@ -160,7 +196,7 @@ def _names_in(path: str) -> list[str]:
 def _name_in(glob: str) -> str:
     """The longest name that every fitting path has between two slashes; empty where there is none.
 
-    Of `/dev/**` it is `/dev`: a path below `/home/dev` has another first folder.
+    For `/dev/**` it is `/dev`, so that a path below `/home/dev` does not count.
     """
     if glob in _OWN:
         return ""
@@ -239,7 +275,7 @@ def _fits_nothing(_path: str, _place: Place) -> bool:
 
 
 def _below(path: str, directory: str) -> str:
-    """What of a path is below a directory that it is in, from the `/` on."""
+    """The rest of a path behind a directory that contains it, from the `/` on."""
     return path[len(directory.rstrip("/")) :]
 
 
@@ -258,17 +294,17 @@ def compile_text_glob(glob: str) -> Callable[[str], bool]:
 
 
 def text_of(glob: str) -> str | None:
-    """The one text that a text glob fits, a literal star written `[*]`; None for a pattern."""
+    """The one text that a text glob fits (`[*]` is a literal star); None for a pattern."""
     return glob.replace("[*]", "*") if not any(sign in glob.replace("[*]", "") for sign in "*?[") else None
 
 
 def literal_of(glob: str) -> str:
-    """The longest text, lower-cased, that is in whatever fits a text glob and has a blank on either side; empty for none."""
+    """The longest text that every match of a text glob, with a blank on either side, contains; lower-cased, may be empty."""
     return "" if "[" in glob or not glob.isascii() else max(re.split(r"[*?]", f" {glob.lower()} "), key=len)
 
 
 def _starred(parts: list[str]) -> Callable[[str], bool]:
-    """Whether a text is these parts in their order, with any text between them."""
+    """A matcher: whether a text consists of these parts in their order, with any text between them."""
     first, *middle, last = parts
     if not last and not any(middle):
         return lambda text: text.startswith(first)

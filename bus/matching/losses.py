@@ -1,17 +1,17 @@
-"""Finds which of a person's work a command would destroy, by looking at the disk of the event's host. In doubt, it says yes."""
+"""Finds out whether a command would destroy work of a person, on the disk of the event's host. In doubt, the answer is yes."""
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 from functools import lru_cache
 from time import monotonic
 from typing import Final, Literal
 
+from bus.lazy.regex import lazy_regex
 from bus.matching.paths import Place, is_outside, located, within
+from bus.shell.command_paths import changed
 from bus.shell.commands import Command
-from bus.shell.paths import changed
 
 Lost = Literal["uncommitted", "untracked", "contents"]
 """The kinds of work: changes that git has no copy of; untracked files; the content of a file that the command empties."""
@@ -30,7 +30,7 @@ _SAFE: Final = (
     "core.untrackedCache=false",
     "--no-pager",
 )
-_FILTER: Final = re.compile(r"(filter\..+)\.(?:clean|process|required)")
+_FILTER: Final = lazy_regex(r"(filter\..+)\.(?:clean|process|required)")
 
 
 def loses(what: Lost, command: Command, place: Place) -> bool:

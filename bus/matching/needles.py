@@ -1,4 +1,4 @@
-"""Finds words and short texts that every match of a regular expression contains. Looking for them is a hundred times faster."""
+"""Finds words and short texts that every match of a regular expression contains: a search for them is 100 times faster."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from importlib import import_module
 from itertools import product
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from bus.lazy.regex import lazy_regex
+
 _PARSER: Final = import_module("re._parser")
 """Python's own parser of regular expressions; there is no public one."""
-_ONLY_RE2: Final = re.compile(r"\[:\^?\w+:\]|\\[QpPC]")
+_ONLY_RE2: Final = lazy_regex(r"\[:\^?\w+:\]|\\[QpPC]")
 """Syntax that RE2 reads differently from Python."""
 
 EDGE: Final = "\0"
@@ -22,7 +24,7 @@ _WORD_BYTES: Final = bytes(
     for byte in range(256)
 )
 """For each byte its lower case if it belongs to a word, else a blank."""
-_WHOLE_WORDS: Final = re.compile(r"(?<=[^a-z0-9_])[a-z0-9_]+(?=[^a-z0-9_])")
+_WHOLE_WORDS: Final = lazy_regex(r"(?<=[^a-z0-9_])[a-z0-9_]+(?=[^a-z0-9_])")
 _COMMON: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_ -./='\"")
 """Characters that are in most lines, and so exclude few."""
 _MOST_NEEDLES: Final = 320
@@ -36,18 +38,18 @@ Sequences: TypeAlias = "Sequence[tuple[Any, Any]]"
 
 
 class Needle(NamedTuple):
-    """What is looked for in a lower-cased ASCII text."""
+    """A word, a text or both, to be searched in a lower-cased ASCII text."""
 
     word: str
     """A whole word, with none of `a-z0-9_` on either side; empty if only the text counts."""
     text: str
     """A text that has to be there too; empty if only the word counts."""
     also: frozenset[Needle] = frozenset()
-    """Further needles, of which one has to be there too; empty if no further ones are known."""
+    """At least one of these needles has to be there too; empty if no further ones are known."""
 
 
 Needles: TypeAlias = frozenset[Needle]
-"""Needles of which at least one is there; empty if nothing is known."""
+"""At least one of these needles has to be there; an empty set asks for nothing."""
 
 NOTHING: Final[Needles] = frozenset()
 
@@ -67,7 +69,7 @@ class NeedleSearch:
         self._texts = tuple((text, needle_search(also) if also else None) for word, text, also in needles if not word)
         self._words = frozenset(self._by_word)
         self.words = self._words
-        """Every text with one of the needles has one of these words, or contains one of `texts`; `texts` is kept short."""
+        """Every text with one of the needles has one of these words or contains one of `texts`. `texts` is kept short."""
         self.texts: frozenset[str] = frozenset()
         for other in {other for _, other in self._texts}:
             texts = frozenset(text for text, search in self._texts if search is other)
@@ -102,20 +104,20 @@ def words_of(text: str) -> frozenset[bytes]:
 
 
 def needles_of(patterns: Iterable[str], known: frozenset[str] = frozenset()) -> Needles:
-    """What a lower-cased ASCII text contains whenever any of `patterns` (RE2) is found in it.
+    """Needles that are in every lower-cased ASCII text in which one of `patterns` (RE2) is found.
 
-    Words in `known` are left out: the text has them anyway.
+    Words in `known` are left out, because every searched text contains them.
     """
     return any_of([_needles(pattern, known) for pattern in patterns])
 
 
 def needles_in_literals(literals: Iterable[str], known: frozenset[str] = frozenset()) -> Needles:
-    """What a text contains whenever one of these lower-cased literals is in it. A literal may have an `EDGE`."""
+    """Needles that are in every text that contains one of these lower-cased literals. A literal may have an `EDGE`."""
     return _clause(frozenset(literals), known)
 
 
 def best_of(each: Iterable[Needles]) -> Needles:
-    """Of several sets of needles that all have to be met, the rarest one, joined with the next rarest."""
+    """The rarest of several sets that all have to be met, joined with the next rarest."""
     ranked = sorted((needles for needles in dict.fromkeys(each) if needles), key=worth, reverse=True)
     if not ranked:
         return NOTHING

@@ -8,7 +8,7 @@ import sys
 from functools import lru_cache
 from pathlib import Path
 from time import monotonic
-from typing import Final
+from typing import Final, NamedTuple
 
 OWN: Final = "@fleethook"
 """The path pattern for these places and what is below them."""
@@ -20,40 +20,35 @@ _KEEP_SECONDS: Final = 2
 _LAYOUT: Final = frozenset({"site-packages", "dist-packages"})
 
 
-def own_places() -> frozenset[str]:
-    """Absolute paths, as they are written and with links resolved; looked up every two seconds."""
+class OwnPlaces(NamedTuple):
+    """These places, as absolute paths: as they are written, and with links resolved."""
+
+    prefixes: tuple[str, ...] = ()
+    """Each path with a slash behind it."""
+    above: frozenset[str] = frozenset()
+    """The folders above them, short of the root."""
+
+    def contain(self, path: str) -> bool:
+        """Whether an absolute path is one of these places or below one."""
+        return f"{path}/".startswith(self.prefixes)
+
+
+def own_places() -> OwnPlaces:
+    """Fleethook's own places; looked up every two seconds."""
     return _own_places(os.environ.get("FLEETHOOK_HOME"), int(monotonic()) // _KEEP_SECONDS)
 
 
-def is_own(path: str, places: frozenset[str]) -> bool:
-    """Whether an absolute path is one of these places or below one."""
-    return f"{path}/".startswith(_prefixes(places))
-
-
-def is_above(path: str, places: frozenset[str]) -> bool:
-    """Whether an absolute path is a folder above one of these places, short of the root."""
-    return path in _above(places)
-
-
 @lru_cache(maxsize=8)
-def _prefixes(places: frozenset[str]) -> tuple[str, ...]:
-    return tuple(f"{place}/" for place in places)
-
-
-@lru_cache(maxsize=8)
-def _above(places: frozenset[str]) -> frozenset[str]:
-    return frozenset(str(parent) for place in places for parent in Path(place).parents if len(parent.parts) > 2)
-
-
-@lru_cache(maxsize=8)
-def _own_places(home: str | None, _when: int) -> frozenset[str]:
+def _own_places(home: str | None, _when: int) -> OwnPlaces:
     from bus.system.directories import directories
 
     folders = directories(create=False)
     found = [folders.config, folders.data, folders.state, folders.runtime, *_written(folders.state), *_code()]
     if home:
         found.append(folders.config.parent)
-    return frozenset(name for path in found for name in (str(path), os.path.realpath(path)))
+    paths = frozenset(name for path in found for name in (str(path), os.path.realpath(path)))
+    above = (parent for path in paths for parent in Path(path).parents if len(parent.parts) > 2)
+    return OwnPlaces(tuple(f"{path}/" for path in paths), frozenset(map(str, above)))
 
 
 def _code() -> list[Path]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os.path
-import re
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from time import monotonic
 from typing import Final, Literal, NamedTuple
 
 from bus.events import Event
 from bus.ids import host_name
+from bus.lazy.regex import lazy_regex
 from bus.matching.disk import Disk
-from bus.matching.own_places import own_places
+from bus.matching.own_places import OwnPlaces, own_places
 from bus.shell.words import CONTAINER_DATA, PROJECT, UNKNOWN, UNSET, is_hidden, shown
 
 _TEMPORARY: Final = ("/tmp", "/var/tmp", "/private/tmp", "/private/var/tmp", "/var/folders", "/private/var/folders")  # noqa: S108  (paths that are looked at, never written)
@@ -49,17 +50,22 @@ _SYSTEM: Final = frozenset(
 )
 """The directories of `/` that belong to no project, even where the project is `/` itself."""
 
-_HOME: Final = re.compile(r"(/root|(?:/System/Volumes/Data|/[a-z])?/(?:home|Users)/[^/]+)(?:/|$)")
+_HOME: Final = lazy_regex(r"(/root|(?:/System/Volumes/Data|/[a-z])?/(?:home|Users)/[^/]+)(?:/|$)")
 _HOME_ELSEWHERE: Final = "/root"
-"""The home directory on another machine, where the event's directory does not tell it: that of most containers."""
-_DRIVE: Final = re.compile(r"([A-Za-z]):(?=[\\/]|$)")
+"""The home directory on another machine if the event's directory does not show it: as in most containers."""
+_DRIVE: Final = lazy_regex(r"([A-Za-z]):(?=[\\/]|$)")
 _NOWHERE: Final = "/.unknown"
-"""Stands for the directory of an event that does not say where it happened."""
-_ONLY_GLOB: Final = re.compile(r"[*?.]*\*[*?.]*|\.\[[!^]\.\]\*")
+"""The directory of an event that has none."""
+_ONLY_GLOB: Final = lazy_regex(r"[*?.]*\*[*?.]*|\.\[[!^]\.\]\*")
+_GLOB: Final = lazy_regex(r"[*?[]")
+_ENDS: Final = ("", "/")
+"""What follows a directory in the path of it, and in the paths below it."""
+_ABSOLUTE: Final = frozenset("/~")
+"""The first characters of a path that does not depend on a directory."""
 _REMEMBER_SECONDS: Final = 2
 
-_DESCRIPTOR: Final = re.compile(r"/proc/(?:self|thread-self|\$…)/fd(?=/|$)|/dev/fd(?=/|$)")
-_OWN: Final = re.compile(r"/dev/(?:fd(?=/|$)|std(?:in|out|err)$)|/proc/(?:self|thread-self)(?=/|$)")
+_DESCRIPTOR: Final = lazy_regex(r"/proc/(?:self|thread-self|\$…)/fd(?=/|$)|/dev/fd(?=/|$)")
+_OWN: Final = lazy_regex(r"/dev/(?:fd(?=/|$)|std(?:in|out|err)$)|/proc/(?:self|thread-self)(?=/|$)")
 """Paths that mean something else in each process; resolved here they would be the evaluator's own files."""
 
 
@@ -69,30 +75,30 @@ Links = Literal["all", "parents", "none"]
 class Place(NamedTuple):
     """Where an event happened: its directory, the project around it, and its user's home directory; all absolute.
 
-    The project is the nearest directory upwards that holds `.git`, short of the home directory; else the directory.
+    The project is the nearest directory upwards with a `.git`, but not the home directory or above; else the directory.
     """
 
     directory: str
     project: str
     home: str
     broad: bool
-    """The project is `/`, the home directory or above it, so lying inside it says little."""
+    """Whether the project is `/`, the home directory or above it: then most paths are inside it."""
     here: bool = True
-    """It is on this machine, so links may be resolved on its disk; elsewhere the paths' texts alone count."""
-    own: frozenset[str] = frozenset()
+    """Whether it is on this machine, so that links are resolved on its disk. For other machines only the texts count."""
+    own: OwnPlaces = OwnPlaces()
     """Fleethook's own places on this machine."""
     disk: Disk | None = None
-    """What is left of the request's look-ups on that disk; None for any number."""
+    """Counts the request's look-ups on that disk; None for no limit."""
 
     def real(self, path: str) -> str:
         """`real(path)`, within the request's look-ups."""
-        return real(path) if self.disk is None else self.disk.real(path, real)
+        return real(path) if self.disk is None else self.disk.look_up(path, real)
 
 
 def event_place(event: Event, disk: Disk | None = None) -> Place:
-    """The place of an event; this machine's disk is looked at only for events of this host, or that name none.
+    """The place of an event. This machine's disk is used only for events of this host, or without a host.
 
-    What is looked up from there counts against `disk`.
+    Later look-ups from that place count against `disk`.
     """
     known = _place_on(event.host, event.cwd, int(monotonic()) // _REMEMBER_SECONDS)
     return known if disk is None or not known.here else Place(*known[:-1], disk)
@@ -101,7 +107,7 @@ def event_place(event: Event, disk: Disk | None = None) -> Place:
 def place_of(cwd: str, *, here: bool = True) -> Place:
     """The place of an event with this `cwd` (absolute, or empty where the agent does not say).
 
-    Where the event is from `here` it is looked up on this machine's disk. A place is remembered for two seconds.
+    `here` says whether the event is from this machine, whose disk is used then. A place is remembered for two seconds.
     """
     return _place_of(cwd, here, int(monotonic()) // _REMEMBER_SECONDS)
 
@@ -119,7 +125,7 @@ def _place_of(given: str, here: bool, _when: int) -> Place:
     match = _HOME.match(directory)
     if here:
         own = real(os.path.expanduser("~"))
-        # An evaluator may run as another user than the agent, whose directory then tells more.
+        # An evaluator may run as another user than the agent: then the agent's directory shows the home.
         home = own if within(directory, own) or not match else match[1]
     else:
         home = match[1] if match else _HOME_ELSEWHERE
@@ -154,27 +160,29 @@ def real(path: str) -> str:
 
 def within(path: str, directory: str) -> bool:
     """Whether `path` is `directory` or is below it."""
-    return path == directory or path.startswith(directory.rstrip("/") + "/")
+    if directory[-1:] == "/":
+        return path == directory or path.startswith(directory.rstrip("/") + "/")
+    return path.startswith(directory) and path[len(directory) : len(directory) + 1] in _ENDS
 
 
 def located(word: str, place: Place, directory: str = ".", *, links: Links = "all") -> str | None:
-    """The absolute path that `word` means in `directory` (itself seen from the place); None where that cannot be told.
+    """The absolute path that `word` means in `directory` (relative to the place); None if that is not known.
 
     `links` says which symbolic links are resolved: `all`; `parents`, since `rm link` removes the link and not what it
     points to; or `none`, the path as it is written.
     """
     if word[1:2] == ":":
         word = _posix(word)
-    path = word if word.startswith(("/", "~")) else f"{directory}/{word}"
+    path = word if word[:1] in _ABSOLUTE else f"{directory}/{word}"
     if UNKNOWN in path or UNSET in path:
         if is_hidden(word[:1]) or is_hidden(path[:1]):
             return None
         path = shown(path)
-    if not path.startswith(("/", "~")):
+    if path[:1] not in _ABSOLUTE:
         path = f"{place.directory}/{path}"
     elif path.startswith(PROJECT):
         path = place.project + path.removeprefix(PROJECT)
-    elif path.startswith("~"):
+    elif path[:1] == "~":
         user, _, rest = path[1:].partition("/")
         # Another user's home is elsewhere; where exactly does not matter.
         path = f"{place.home if not user else f'/home/{user}'}/{rest}"
@@ -189,24 +197,34 @@ def located(word: str, place: Place, directory: str = ".", *, links: Links = "al
 
 
 def is_outside(path: str, place: Place) -> bool:
-    """Whether an absolute path lies outside the project.
+    """Whether an absolute path is outside the project.
 
-    What lies below a directory for temporary files counts as inside, such a directory itself does not; neither do the
-    harmless devices. The home directory and what holds it or the project are outside wherever they are, and so is what
-    lies in a home directory below a temporary one. Where the project is `/` or a home directory, system directories and
-    the project itself are outside.
+    Not outside: paths below a directory for temporary files, and harmless devices. Outside: a directory for temporary files
+    itself; the home directory and every directory above it or above the project; a home directory below a temporary one,
+    with its contents. If the project is `/` or a home directory, system directories and the project itself are outside.
     """
-    whole = os.path.dirname(path) if _ONLY_GLOB.fullmatch(os.path.basename(path)) else path
+    whole = os.path.dirname(path) if "*" in path and _ONLY_GLOB.fullmatch(os.path.basename(path)) else path
     if within(place.home, whole) or (whole != place.project and within(place.project, whole)):
         return True
     if within(path, place.project):
         return place.broad and (_swept(path, place.project) or _is_system(path, place))
     if within(path, CONTAINER_DATA):
-        return False  # not of this machine: a rule of its own looks for these
+        return False  # not on this machine: another rule is about these
     if path in _HARMLESS or path.startswith("/dev/fd/"):
         return False
+    if not path.startswith(_TEMPORARY):
+        return True
     exempt = [base for base in _TEMPORARY if within(path, base) and path != base and not _swept(path, base)]
-    return not exempt or any(within(path, place.home) and place.home != base for base in exempt)
+    if not exempt or any(within(path, place.home) and place.home != base for base in exempt):
+        return True
+    return _GLOB.search(path) is not None and (_may_name(path, place.home) or _may_name(path, place.project))
+
+
+def _may_name(path: str, directory: str) -> bool:
+    """Whether a path with `*`, `?` or `[…]` may mean a directory or one above it: `/tmp/h*` and `/tmp/home/me`."""
+    parts = path.split("/")
+    names = directory.split("/")[: len(parts)]
+    return len(names) == len(parts) and all(map(fnmatchcase, names, parts))
 
 
 def is_whole_project(path: str, place: Place) -> bool:
@@ -216,6 +234,8 @@ def is_whole_project(path: str, place: Place) -> bool:
 
 def _swept(path: str, directory: str) -> bool:
     """Whether a path means everything in `directory`: `/tmp/*`."""
+    if "*" not in path:
+        return False
     parent, name = os.path.split(path)
     return parent == directory and _ONLY_GLOB.fullmatch(name) is not None
 

@@ -1,4 +1,4 @@
-"""Which hooks fit an event: event patterns (F-04), tool matchers, and an index whose cost grows with matches only."""
+"""Finds the hooks that fit an event: event patterns (F-04), tool matchers, and an index whose cost grows with matches only."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from bus.errors import PatternError
 from bus.events import SOURCES, Event, EventType, source_name
+from bus.lazy.regex import lazy_regex
 from bus.matching.regexes import Regex, compile_regex
-from bus.tools import acts_as, tool_names
+from bus.tool_inference import infer
+from bus.tools import tool_names
 
 _TYPES: Final = frozenset(kind.value for kind in EventType)
 _FAMILIES: Final = frozenset(kind.partition(":")[0] for kind in _TYPES)
-_AGENT: Final = re.compile(r"[a-z0-9][a-z0-9_.-]{0,31}")
-_NAMES: Final = re.compile(r"[A-Za-z0-9_ ,|-]*")
-_PATTERN: Final = re.compile(r"[A-Za-z0-9_.*?\[\]!:-]+")
+_AGENT: Final = lazy_regex(r"[a-z0-9][a-z0-9_.-]{0,31}")
+_NAMES: Final = lazy_regex(r"[A-Za-z0-9_ ,|-]*")
+_PATTERN: Final = lazy_regex(r"[A-Za-z0-9_.*?\[\]!:-]+")
 
-_SET: Final = re.compile(r"\[!?[^\[\]]+\]")
+_SET: Final = lazy_regex(r"\[!?[^\[\]]+\]")
 """A set of characters in a glob."""
 
 
@@ -116,7 +118,7 @@ class ToolMatcher(NamedTuple):
 
 @lru_cache(4096)
 def parse_tool(text: str) -> ToolMatcher:
-    """The matcher in `bash`, `bash|write` or a regular expression; empty and `*` match all; raises PatternError."""
+    """The matcher for `bash`, `bash|write` or a regular expression; empty and `*` match all; raises PatternError."""
     if text in {"", "*"}:
         return ToolMatcher(frozenset(), None)
     if _NAMES.fullmatch(text):
@@ -141,7 +143,7 @@ def _glob(text: str) -> Callable[[str], object]:
 
 
 class Matchable(Protocol):
-    """What the index holds: hooks and endpoints."""
+    """An entry of the index: a hook or an endpoint."""
 
     @property
     def id(self) -> str:
@@ -158,7 +160,7 @@ _M = TypeVar("_M", bound=Matchable)
 
 
 class _Place(NamedTuple, Generic[_M]):
-    """One entry under one of its patterns: its position in the order, and what else its tool has to fit."""
+    """One entry under one of its patterns: its position in the order, and further matchers that its tool has to fit."""
 
     place: int
     entry: _M
@@ -201,25 +203,25 @@ class _Bucket(Generic[_M]):
                 found[place.place] = place.entry
 
 
-_LAST_ACTS: Final[list[tuple[Event, tuple[str, ...]]]] = []
-"""The last event, and the further names of its call."""
+_LAST_NAMES: Final[list[tuple[Event, tuple[str, ...]]]] = []
+"""The last event, and the further tool names of its call."""
 
 
-def _acts_of(event: Event) -> tuple[str, ...]:
-    """The further names of an event's call. They are inferred once (100 microseconds), though several indexes need them."""
-    for known, acts in _LAST_ACTS:
+def _further_names(event: Event) -> tuple[str, ...]:
+    """The inferred tool names of an event's call; inferred once (100 microseconds), though several indexes need them."""
+    for known, names in _LAST_NAMES:
         if known is event:
-            return acts
-    acts = acts_as(event.tool, event.input)
-    _LAST_ACTS[:] = [(event, acts)]
-    return acts
+            return names
+    names = infer(event.tool, event.input).tools
+    _LAST_NAMES[:] = [(event, names)]
+    return names
 
 
 class Index(Generic[_M]):
     """Finds the entries whose patterns and tool matcher fit an event, in the order in which they were given.
 
-    A look-up costs what matches (F-05): exact types and tools are dictionary look-ups, and what globs and regular
-    expressions say about a (type, tool) is remembered, so 10,000 other hooks cost nothing.
+    The cost of a look-up grows with the matches only (F-05): exact types and tools are dictionary look-ups, and the matches
+    of globs and regular expressions for a (type, tool) are remembered. So 10,000 other hooks cost nothing.
     """
 
     _REMEMBER: Final = 4096
@@ -250,18 +252,18 @@ class Index(Generic[_M]):
 
     def find(self, event: Event) -> tuple[_M, ...]:
         """The entries that fit `event`; their `when:` is not checked here."""
-        acts = _acts_of(event)
-        key = (event.type, event.source, event.native, event.tool, event.native_tool, acts)
+        further = _further_names(event)
+        key = (event.type, event.source, event.native, event.tool, event.native_tool, further)
         known = self._found.get(key)
         if known is None:
-            known = self._search(event, acts)
+            known = self._search(event, further)
             if len(self._found) >= self._REMEMBER:  # a limit, because agents may choose any number of tool names
                 self._found.clear()
             self._found[key] = known
         return known
 
-    def _search(self, event: Event, acts: tuple[str, ...]) -> tuple[_M, ...]:
-        names = tuple(dict.fromkeys((*tool_names(event.tool, event.native_tool), *acts)))
+    def _search(self, event: Event, further: tuple[str, ...]) -> tuple[_M, ...]:
+        names = tuple(dict.fromkeys((*tool_names(event.tool, event.native_tool), *further)))
         found: dict[int, _M] = {}
         for kind in dict.fromkeys((event.type, f"{event.source}:{event.native}")):
             for bucket in self._buckets(kind):

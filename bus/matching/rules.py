@@ -1,13 +1,10 @@
-"""What a rule is: a declarative hook that needs no process, and whether it fits an event."""
+"""Rules: declarative hooks that need no process. Decides whether a rule fits an event."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
-from typing import Annotated, Final, Literal, NamedTuple
-
-import msgspec
-from msgspec import Meta
+from typing import Final, NamedTuple
 
 from bus.errors import OverBudget
 from bus.events import Event
@@ -15,100 +12,23 @@ from bus.matching.command_facts import CommandFacts
 from bus.matching.command_match import CommandMatch
 from bus.matching.command_rules import command_matcher, finder_of, marks_of
 from bus.matching.disk import Disk, light_disk
+from bus.matching.facts.hosts import HostKind, kinds_of_call
+from bus.matching.facts.secrets import Secret, SecretClass, secrets_in
 from bus.matching.globs import PathMatcher, compile_path_globs
 from bus.matching.paths import Place, event_place, located
-from bus.matching.regexes import compile_alternatives
+from bus.matching.regexes import compile_alternatives, is_found
+from bus.matching.rule_fields import Incident, Rule
 from bus.shell import MAX_LENGTH, Command, Commands, as_read, commands, raw_names, without_quotes
-from bus.tool_arguments import command_of, paths_of, texts_of
-from bus.verdicts import Decision
+from bus.tool_arguments import added_texts_of, command_of, paths_of, texts_of
 
 __all__ = ["CommandMatch", "Incident", "Match", "Rule", "check_rule", "judge", "marks"]
-
-Incident = Literal[
-    "data-loss",
-    "lost-work",
-    "lost-history",
-    "lost-infrastructure",
-    "outage",
-    "unread-code",
-    "privilege-escalation",
-    "weakened-guard",
-    "leaked-secret",
-]
 
 _SHOWN = 120
 """The most characters of the matched text that go into a reason."""
 
 
-class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, cache_hash=True):
-    """A decision and its conditions. Every given condition has to be met; without any, the hook's own matchers decide.
-
-    The conditions read the event's `input.command`, `input.path` and `input.paths` (for an MCP tool the fields that mean
-    the same: `bus.tool_arguments`). A rule whose condition reads a field that the event does not have does not match.
-    """
-
-    decision: Annotated[
-        Decision, Meta(description="What the rule decides when its conditions are met.", examples=["ask"])
-    ] = "deny"
-    reason: Annotated[
-        str,
-        Meta(
-            description="Shown to the model and the user, followed by the part of the event that matched.",
-            examples=["no downloads into a shell"],
-        ),
-    ] = ""
-    instead: Annotated[
-        str, Meta(description="Tells the model what to do instead.", examples=["download it, read it, then run it"])
-    ] = ""
-    incident: Annotated[
-        Incident | Literal[""], Meta(description="The kind of incident that the rule prevents.", examples=["data-loss"])
-    ] = ""
-    commands: Annotated[
-        tuple[CommandMatch, ...],
-        Meta(
-            description="Conditions on one command of the command line, as a shell would run it. The rule matches when "
-            "any command of the line meets any entry.",
-            examples=[[{"program": ["rm"], "flags_all": ["-r|--recursive"], "touches": ["outside_project"]}]],
-        ),
-    ] = ()
-    command: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Regular expressions (RE2) over the command's text; any match is enough. Unless the rule "
-            'allows, the text without its quotes (`fle""ethook`) is searched too, and with `commands` also the text '
-            "after the shell's expansions.",
-            examples=[[r"curl .*\| *sh"]],
-        ),
-    ] = ()
-    path: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Path patterns for the event's path, as written or with its links resolved; any match is enough.",
-            examples=[["~/.ssh/**", "*.pem"]],
-        ),
-    ] = ()
-    content: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Regular expressions (RE2) over what the call writes, replaces or removes; any match is enough.",
-            examples=[["BEGIN (RSA|OPENSSH) PRIVATE KEY"]],
-        ),
-    ] = ()
-    redact: Annotated[
-        bool,
-        Meta(
-            description="Replace secrets of the known formats in the tool's output before the model reads it, where the "
-            "agent accepts a changed output. Such a rule decides nothing. For `tool:post_execute`.",
-            examples=[True],
-        ),
-    ] = False
-    outside_project: Annotated[bool, Meta(description="The event's path is outside the project.", examples=[True])] = (
-        False
-    )
-
-
 class Match(NamedTuple):
-    """The result of a rule that fits: what in the event made it fit (cut to 120 characters; empty without conditions)."""
+    """The result of a rule that fits: the part of the event that made it fit (at most 120 characters; may be empty)."""
 
     what: str
     doubt: str = ""
@@ -131,10 +51,10 @@ def check_rule(rule: Rule) -> None:
 
 
 def judge(rule: Rule, event: Event, disk: Disk | None = None) -> Match | None:
-    """Whether `rule` fits `event`, and by what; PatternError where the rule is wrong, OverBudget where `disk` does.
+    """The match of `rule` and `event`; None without one. PatternError for a wrong rule, OverBudget if `disk` raises it.
 
-    Of a command line that is too large for the budget or cannot be parsed, only the names in it are known
-    (`Commands.unread`): a rule that looks for a program of such a name fits, with the `doubt`, unless it allows.
+    For a command line that is too large for the budget, or cannot be parsed, only the names in it are known
+    (`Commands.unread`). A rule about a program of such a name fits, with the `doubt`, unless the rule allows.
     """
     match: Match | None = None
     for step in _compiled(rule).steps:
@@ -145,7 +65,7 @@ def judge(rule: Rule, event: Event, disk: Disk | None = None) -> Match | None:
 
 
 def judge_by_names(rule: Rule, event: Event) -> Match | None:
-    """Whether `rule` fits an event whose command line took too long to read: by the names in the line alone."""
+    """The match of `rule` by the names in a command line alone, for an event whose line took too long to read."""
     compiled, text = _compiled(rule), command_of(event)
     if not isinstance(text, str) or compiled.commands is None:
         return None
@@ -172,9 +92,9 @@ def _raw_names(text: str) -> frozenset[str]:
 
 
 def marks(rule: Rule) -> frozenset[str]:
-    """The marks (`bus.shell.commands.marks`) of which a command has to have one for `rule` to fit; empty where it needs none.
+    """Marks (`bus.shell.commands.marks`): `rule` only fits a line that has at least one. Empty if it fits without marks.
 
-    What was not read of a line may have any mark.
+    The unread part of a line may have any mark.
     """
     each = [marks_of(match) for match in rule.commands]
     return frozenset[str]().union(*each) if all(each) else frozenset()
@@ -182,11 +102,11 @@ def marks(rule: Rule) -> frozenset[str]:
 
 class _Compiled(NamedTuple):
     steps: tuple[_Step, ...]
-    """All of them: the cheap ones, and then the commands."""
+    """All steps: the cheap ones first, then the one for commands."""
     cheap: tuple[_Step, ...]
     commands: _Step | None
     finders: tuple[Callable[[frozenset[str]], str], ...]
-    """By command condition, the predicate that finds a matching program among the raw names of a line."""
+    """For each command condition, a function that finds its program among the raw names of a line."""
 
 
 @lru_cache(maxsize=4096)
@@ -197,12 +117,19 @@ def _compiled(rule: Rule) -> _Compiled:
         quick = None if rule.decision == "allow" else without_quotes
         steps.append(_text_step(rule.command, _as_read if quick and rule.commands else quick))
         cheap.append(_text_step(rule.command, quick))
+    left_out = compile_path_globs(rule.path_except)
     if rule.path:
-        steps.append(_path_step(compile_path_globs(rule.path)))
+        steps.append(_path_step(compile_path_globs(rule.path), left_out))
+    elif rule.path_except and not rule.outside_project:
+        steps.append(_path_step(None, left_out))
     if rule.outside_project:
-        steps.append(_outside)
+        steps.append(_outside_step(left_out))
     if rule.content:
         steps.append(_content_step(rule.content))
+    if rule.reaches:
+        steps.append(_reach_step(frozenset(rule.reaches)))
+    if rule.secrets:
+        steps.append(_secret_step(frozenset(rule.secrets)))
     finders = tuple(finder_of(match) for match in rule.commands)
     commands = _command_step(rule.commands, finders) if rule.commands else None
     cheap += steps[len(cheap) :]
@@ -216,18 +143,17 @@ def _settled(rule: Rule, match: Match) -> Match | None:
 
 
 def _text_step(patterns: tuple[str, ...], unquoted: Callable[[str], str] | None) -> _Step:
-    """A step that searches the command's text for the patterns, and then each text that `unquoted` makes of it."""
+    """A step that searches the command's text for the patterns, and then the text that `unquoted` makes of it."""
     regexes = compile_alternatives(patterns)
 
     def step(event: Event, _disk: Disk | None) -> Match | None:
         text = seen_call(event).text
         if text is None:
             return None
-        if any(regex.search(text) is not None for regex in regexes):
+        if is_found(regexes, text):
             return Match(text)
-        if unquoted is None or not any(regex.search(unquoted(text)) is not None for regex in regexes):
-            return None
-        return Match(text)
+        other = text if unquoted is None else unquoted(text)
+        return Match(text) if other != text and is_found(regexes, other) else None
 
     return step
 
@@ -246,21 +172,44 @@ def _content_step(patterns: tuple[str, ...]) -> _Step:
     return step
 
 
-def _path_step(matches: PathMatcher) -> _Step:
-    def step(event: Event, disk: Disk | None) -> Match | None:
-        given = seen_call(event).given(disk)
-        for path in given.words:
-            for found in given.paths_of(path):
-                if matches(found, given.place):
-                    return Match(path)
-        return None
+def _reach_step(kinds: frozenset[HostKind]) -> _Step:
+    return lambda event, _disk: None if kinds.isdisjoint(kinds_of_call(event)) else Match("")
+
+
+def _secret_step(classes: frozenset[SecretClass]) -> _Step:
+    def step(event: Event, _disk: Disk | None) -> Match | None:
+        return next((Match(secret.what) for secret in seen_call(event).secrets() if secret.of in classes), None)
 
     return step
 
 
-def _outside(event: Event, disk: Disk | None) -> Match | None:
-    given = seen_call(event).given(disk)
-    return next((Match(path) for path in given.words if given.outside_of(path) is not None), None)
+def _path_step(matches: PathMatcher | None, left_out: PathMatcher) -> _Step:
+    """A step that looks for a path that fits and is not left out; without `matches`, any path or none at all will do."""
+
+    def step(event: Event, disk: Disk | None) -> Match | None:
+        given = seen_call(event).given(disk)
+        for path in given.words:
+            found = given.paths_of(path)
+            if not any(left_out(one, given.place) for one in found):
+                if matches is None:
+                    return Match("")
+                if any(matches(one, given.place) for one in found):
+                    return Match(path)
+        return Match("") if matches is None and not given.words else None
+
+    return step
+
+
+def _outside_step(left_out: PathMatcher) -> _Step:
+    def step(event: Event, disk: Disk | None) -> Match | None:
+        given = seen_call(event).given(disk)
+        for path in given.words:
+            outside = given.outside_of(path)
+            if outside is not None and not any(left_out(one, given.place) for one in (outside, *given.paths_of(path))):
+                return Match(path)
+        return None
+
+    return step
 
 
 def _command_step(conditions: tuple[CommandMatch, ...], finders: tuple[Callable[[frozenset[str]], str], ...]) -> _Step:
@@ -271,7 +220,6 @@ def _command_step(conditions: tuple[CommandMatch, ...], finders: tuple[Callable[
         text = seen.text
         if text is None:
             return None
-        line = seen.line
         try:
             for facts in seen.facts(disk):
                 if fits(facts):
@@ -281,6 +229,7 @@ def _command_step(conditions: tuple[CommandMatch, ...], finders: tuple[Callable[
                 raise  # a process with more time checks it again
             name = _named(finders, text)
             return Match(name, TOO_LARGE) if name else None
+        line = seen.line
         if not line.unread:
             return None
         return next((Match(name, _doubt(line)) for find in finders if (name := find(line.unread))), None)
@@ -307,9 +256,9 @@ def unread_notes(rules: Iterable[Rule], event: Event) -> tuple[str, ...]:
 
 
 class SeenCall:
-    """What all rules need from one tool call, computed once: its command line, the commands in it, and its paths."""
+    """Facts about one tool call, computed once for all rules: its command line, the commands in it, and its paths."""
 
-    __slots__ = ("_disk", "_facts", "_given", "_line", "event", "text")
+    __slots__ = ("_disk", "_facts", "_given", "_line", "_secrets", "event", "text")
 
     def __init__(self, event: Event) -> None:
         self.event = event
@@ -318,6 +267,13 @@ class SeenCall:
         self._disk: Disk | None = None
         self._facts: Sequence[CommandFacts] | None = None
         self._given: CommandFacts | None = None
+        self._secrets: tuple[Secret, ...] | None = None
+
+    def secrets(self) -> tuple[Secret, ...]:
+        """The secrets in what it adds, or in the prompt."""
+        if self._secrets is None:
+            self._secrets = tuple(secret for text in added_texts_of(self.event) for secret in secrets_in(text))
+        return self._secrets
 
     @property
     def line(self) -> Commands:
@@ -327,10 +283,10 @@ class SeenCall:
         return self._line
 
     def facts(self, disk: Disk | None) -> Sequence[CommandFacts]:
-        """Its commands with what is known of each. Look-ups on disk count for the request of `disk` only."""
-        self._look_at(disk)
-        if self._facts is None:
-            where = partial(_place, self.event, disk)  # knows of no command, so nothing waits for the collector
+        """The facts about each of its commands. Look-ups on disk count for the request of `disk` only."""
+        if self._facts is None or disk is None or disk is not self._disk:
+            self._look_at(disk)
+            where = partial(_place, self.event, disk)  # refers to no command, so there is no cycle to collect
             self._facts = [CommandFacts(command, where) for command in self.line.items]
         return self._facts
 
@@ -352,10 +308,9 @@ _LAST: Final[list[SeenCall]] = []
 
 
 def seen_call(event: Event) -> SeenCall:
-    """What is known about the call of an event; remembered for the last event."""
-    for known in _LAST:
-        if known.event is event:
-            return known
+    """The facts about an event's tool call; remembered for the last event."""
+    if _LAST and (known := _LAST[0]).event is event:
+        return known
     _LAST[:] = [made := SeenCall(event)]
     return made
 

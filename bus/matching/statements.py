@@ -1,4 +1,4 @@
-"""Finds what a database statement destroys. Reads SQL statement by statement, without comments and quoted texts."""
+"""Finds database statements that destroy data. Reads SQL statement by statement, without comments and quoted texts."""
 
 from __future__ import annotations
 
@@ -7,35 +7,39 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, Literal
 
+from bus.lazy.regex import lazy_regex
+
 Destroyed = Literal["database", "table", "column", "rows", "values"]
 """`rows` by TRUNCATE, or by DELETE without WHERE; `values` by UPDATE without WHERE."""
 
 _MAX_LENGTH: Final = 64 * 1024
 WORTH: Final = frozenset(["drop", "truncate", "delete", "update"])
-"""The words, lower-cased, of which every destroying text has at least one."""
-_WORTH: Final = re.compile("|".join(sorted(WORTH)), re.IGNORECASE)
-_OPTION: Final = re.compile(r"""--[\w-]+=|-[A-Za-z](?=[A-Za-z"'`(])""")
-_IGNORED: Final = re.compile(
+"""Every text that destroys something contains at least one of these words, in some case."""
+_WORTH: Final = lazy_regex("|".join(sorted(WORTH)), re.IGNORECASE)
+_OPTION: Final = lazy_regex(r"""--[\w-]+=|-[A-Za-z](?=[A-Za-z"'`(])""")
+_IGNORED: Final = lazy_regex(
     r"""(?:(?<=\s)|\A)--[^\n]*|/\*(?!!).*?\*/|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`[^`]*`""", re.DOTALL
 )
-_DATABASE: Final = re.compile(r"\bdrop\s+(?:database|schema|keyspace|owned)\b")
-_TABLE: Final = re.compile(r"\bdrop\s+(?:foreign\s+)?(?:table|materialized\s+view|collection|tablespace|user|role)\b")
-_COLUMN: Final = re.compile(
+_DATABASE: Final = lazy_regex(r"\bdrop\s+(?:database|schema|keyspace|owned)\b")
+_TABLE: Final = lazy_regex(r"\bdrop\s+(?:foreign\s+)?(?:table|materialized\s+view|collection|tablespace|user|role)\b")
+_COLUMN: Final = lazy_regex(
     r"\balter\s+table\b[^;]*\bdrop\s+(?!constraint\b|index\b|default\b|primary\b|foreign\b|key\b|not\b|check\b|expression\b)"
 )
-_TRUNCATE: Final = re.compile(r"(?:\A|\b(?:begin|then|do|exec|execute)\s)\s*truncate\s+\S")
-_DELETE: Final = re.compile(r"\bdelete\s+(?:\S+\s+)?from\s+\S|\balter\s+table\s+\S+\s+delete\b")
-_UPDATE: Final = re.compile(r"\bupdate\s+(?:only\s+|low_priority\s+|ignore\s+)*(\S+)(?:\s+(?:as\s+)?\w+)?\s+set\s")
-_WHERE: Final = re.compile(r"\bwhere\s+(.*)", re.DOTALL)
-_ALWAYS: Final = re.compile(r"(?:\(\s*)*(?:(\d+)\s*=\s*\1|true|1|''\s*=\s*'')(?:\s*\))*(?:\s+returning\b.*)?\s*")
+_TRUNCATE: Final = lazy_regex(r"(?:\A|\b(?:begin|then|do|exec|execute)\s)\s*truncate\s+\S")
+_DELETE: Final = lazy_regex(r"\bdelete\s+(?:\S+\s+)?from\s+\S|\balter\s+table\s+\S+\s+delete\b")
+_UPDATE: Final = lazy_regex(r"\bupdate\s+(?:only\s+|low_priority\s+|ignore\s+)*(\S+)(?:\s+(?:as\s+)?\w+)?\s+set\s")
+_WHERE: Final = lazy_regex(r"\bwhere\s+(.*)", re.DOTALL)
+_ALWAYS: Final = lazy_regex(r"(?:\(\s*)*(?:(\d+)\s*=\s*\1|true|1|''\s*=\s*'')(?:\s*\))*(?:\s+returning\b.*)?\s*")
 
 
 @lru_cache(maxsize=256)
 def destroyed(text: str) -> frozenset[Destroyed]:
-    """What the statements of `text` destroy; empty for a text that is no SQL. The first 64 KiB are read."""
+    """The kinds of data that the statements of `text` destroy; empty for a text without SQL. The first 64 KiB are read."""
     if not _WORTH.search(text):
         return frozenset()
     plain = _OPTION.sub("", text[:_MAX_LENGTH], count=1) if text.startswith("-") else text[:_MAX_LENGTH]
+    if "\\gexec" in plain:  # psql runs what the query makes
+        plain += ";" + ";".join(text.strip("'") for text in _IGNORED.findall(plain) if text[0] == "'")
     plain = _IGNORED.sub(lambda found: _emptied(found[0]), plain).lower()
     return frozenset(what for statement in plain.split(";") for what in _of_statement(statement.strip()))
 

@@ -1,11 +1,11 @@
-"""Finds the subcommand of a command: its words that are no options, whatever options come between them."""
+"""Finds the subcommand of a command: its words that are not options, wherever options come between them."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
+from bus.lazy.regex import lazy_regex
 from bus.matching.globs import compile_text_glob, literal_of
 from bus.matching.needles import Needles, any_of, best_of, needles_in_literals
 from bus.shell.commands import Command
@@ -17,25 +17,18 @@ _VALUES: Final[dict[str, frozenset[str]]] = {
 
 
 _MOST_VERBS: Final = 8
-_GLOB: Final = re.compile(r"[*?[]")
+_GLOB: Final = lazy_regex(r"[*?[]")
 
 
-class Verb(NamedTuple):
-    """A word of a command that is no option."""
-
-    word: str
-    is_optional: bool
-    """Whether it may be the value of the option before it."""
-
-
-Verbs = tuple[Verb, ...]
+Verbs = tuple[tuple[str, bool], ...]
+"""The words of a command that are not options, each with whether it may be the value of the option before it."""
 _Words = tuple[Callable[[str], bool], ...]
 
 
 def compile_subcommands(texts: tuple[str, ...]) -> Callable[[Verbs], bool]:
-    """Whether the first words of a command that are no options are those of any of `texts`: `push`, `delete ns|ns/*`.
+    """A matcher: whether a command has one of the subcommands `texts`, such as `push` or `delete ns|ns/*`.
 
-    A word behind an option that is not known counts as its value and as a word of its own.
+    A word behind an unknown option counts as the option's value and as a word of its own.
     """
     by_first: dict[str, tuple[_Words, ...]] = {}
     others: list[_Words] = []
@@ -61,13 +54,13 @@ def compile_subcommands(texts: tuple[str, ...]) -> Callable[[Verbs], bool]:
 
 
 def first_words(texts: tuple[str, ...]) -> frozenset[str]:
-    """The words of which every command with one of the subcommands `texts` has one; empty if they cannot be listed."""
+    """The possible first words of the subcommands `texts`; empty if they cannot be listed."""
     listed = texts and not any(_GLOB.search(text.split()[0]) for text in texts)
     return frozenset(word for text in texts for word in text.split()[0].split("|")) if listed else frozenset()
 
 
 def subcommand_needles(texts: tuple[str, ...]) -> Needles:
-    """What every command line with one of these subcommands contains besides `first_words`; empty if nothing is known."""
+    """Needles that every line with one of these subcommands contains besides `first_words`; empty if none are known."""
     first = 1 if first_words(texts) else 0
     ways = [[needles_in_literals(map(literal_of, word.split("|"))) for word in text.split()[first:]] for text in texts]
     return any_of([best_of(way) for way in ways])
@@ -82,18 +75,18 @@ def compile_alternative_words(word: str) -> Callable[[str], bool]:
 
 
 def verbs_of(command: Command) -> Verbs:
-    """The first words of a command that are no options, eight at most."""
+    """The first words of a command that are not options, eight at most."""
     values = _VALUES.get(command.program)
-    found: list[Verb] = []
+    found: list[tuple[str, bool]] = []
     option = ""
     for word in command.words:
         if word[:1] == "-" and len(word) > 1:
             option = "" if "=" in word else word
             continue
         if values is None:
-            found.append(Verb(word, option != ""))
+            found.append((word, option != ""))
         elif found or option not in values:
-            found.append(Verb(word, False))
+            found.append((word, False))
         if len(found) == _MOST_VERBS:
             break
         option = ""

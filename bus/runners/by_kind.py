@@ -24,7 +24,7 @@ _SAMPLE: Final = Event(type="tool:pre_execute", tool="bash", input={"command": "
 class Runners:
     """The runners of one process. The address policy of the set in force applies to http hooks.
 
-    `on_background_output` gets the output of a hook that ended in the background.
+    `run_plugin` runs the handlers of plugins. `on_background_output` gets the output of a hook that ended in the background.
     """
 
     def __init__(
@@ -32,8 +32,10 @@ class Runners:
         watcher: Watcher,
         clients: ClientPool,
         on_background_output: Callable[[Event, str], Awaitable[None]] | None = None,
+        run_plugin: Callable[[Hook, Event, float], Awaitable[Outcome]] | None = None,
     ) -> None:
-        self._watcher, self._clients = watcher, clients
+        self._watcher, self._clients, self._run_plugin = watcher, clients, run_plugin
+        self._warmed: HookSet | None = None
         self.rules: Runner = RuleRunner()
         self._commands = CommandRunner(on_background_output)
 
@@ -47,10 +49,17 @@ class Runners:
         await self._commands.end_background()
 
     async def warm(self, in_force: HookSet) -> None:
-        """Judge a sample event before an agent waits: loading the rules' libraries and patterns takes half a second once."""
+        """Judge a sample event before an agent waits: loading the rules' libraries and patterns takes half a second once.
+
+        Does nothing for the set that it has warmed last.
+        """
+        if in_force is self._warmed:
+            return
+        self._warmed = in_force
         rules = [hook for hook in in_force.hooks.values() if hook.kind == "rule"]
         for hook in rules[:_MOST_WARMED]:
             await self.rules.run(hook, _SAMPLE, 1.0)
+            await asyncio.sleep(0)  # the process's heartbeat has its turn
         if any(hook.kind == "http" for hook in in_force.hooks.values()):
             self._clients.get(in_force.network, in_force.proxy).open()
 
@@ -60,5 +69,9 @@ class Runners:
             return await self.rules.run(hook, event, seconds)
         if hook.kind == "command":
             return await self._commands.run(hook, event, seconds)
+        if hook.kind == "plugin":
+            if self._run_plugin is None:
+                return Outcome(failure=f"plugin {hook.plugin!r} does not run in this process")
+            return await self._run_plugin(hook, event, seconds)
         in_force = self._watcher.for_event(event)
         return await HttpRunner(self._clients.get(in_force.network, in_force.proxy)).run(hook, event, seconds)

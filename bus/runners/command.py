@@ -19,8 +19,10 @@ from bus.hooksets.pins import ScriptChanged, check_pins
 from bus.outcomes import Outcome
 from bus.runners.background import DETACHING, background_seconds, printed_text
 from bus.runners.per_file import run_per_file
+from bus.runners.writing import written
 from bus.system.environment import base_env, fit_env
 from bus.system.processes import Detach, Finished, run_process
+from bus.tracing.context import trace_of
 
 GRACE: Final = 0.25
 """Seconds from SIGTERM to SIGKILL if an agent waits for the verdict; in the background, the default of `run_process`."""
@@ -118,7 +120,7 @@ async def run_command(
     dialect = find_hooks(hook.dialect)
     done = await run_process(
         argv(hook),
-        stdin=dialect.stdin(hook, event),
+        stdin=await written(event, lambda: dialect.stdin(hook, event)),
         env=command_env(hook, event),
         cwd=directory,
         seconds=seconds,
@@ -131,7 +133,7 @@ async def run_command(
 
 
 def argv(hook: Hook) -> str | list[str]:
-    """What is started: a program with arguments, or a text for a shell (`/bin/sh` unless the hook names another shell)."""
+    """The process to start: a program with arguments, or a text for a shell (`/bin/sh` unless the hook names another)."""
     if hook.args:
         return [hook.command, *hook.args]
     return [hook.shell, "-c", hook.command] if hook.shell else hook.command
@@ -157,6 +159,7 @@ def command_env(hook: Hook, event: Event) -> dict[str, str]:
             "FLEETHOOK_HOOK": hook.id,
             "FLEETHOOK_NATIVE_EVENT": event.native,
             "FLEETHOOK_NATIVE_TOOL": event.native_tool,
+            **trace_of(event).variables(),
         }
     )
     if cut:

@@ -14,12 +14,15 @@ from bus.hookfiles import find_http
 from bus.hookfiles.command_results import log_failure
 from bus.hookfiles.json_replies import read_reply
 from bus.hooks import NATIVE, Hook, HttpCall
-from bus.http.client import Reply, WebhookClient
+from bus.http.webhook_client import Reply, WebhookClient
 from bus.http.webhook_headers import webhook_headers
 from bus.ids import delivery_id, webhook_id
 from bus.outcomes import Outcome
 from bus.runners.per_file import run_per_file
+from bus.runners.writing import written
 from bus.secrets.redaction import redact_event, redact_text
+from bus.tracing.context import at_trace, trace_of
+from bus.tracing.post_spans import note_reply, post_span
 from bus.wire.codec import write_json
 
 SHOWN: Final = 4096
@@ -54,13 +57,16 @@ class HttpRunner:
         dialect = find_http(hook.dialect)
         try:
             sent = event if hook.http.payload == "raw" else redact_event(event)
-            body = dialect.http_body(sent, None, hook) if dialect is not None else _body(sent)
-            headers = _headers(hook, hook.http, event, body)
+            body = await written(sent, lambda: dialect.http_body(sent, None, hook) if dialect else _body(sent))
+            span = post_span(hook.http.url, trace_of(event))
+            headers = _headers(hook, hook.http, at_trace(event, span.context), body)
         except FleethookError as error:
             return Outcome(failure=f"{name} was not sent: {error}")
         except (TypeError, ValueError) as error:  # a publisher's event may hold a value that JSON lacks
             return Outcome(failure=f"{name} was not sent: the event cannot be written as JSON ({error})")
-        reply = await self._client.post(hook.http.url, body, headers, seconds=seconds)
+        with span:
+            reply = await self._client.post(hook.http.url, body, headers, seconds=seconds)
+            note_reply(span, reply.status, reply.error)
         if reply.error == "refused":
             # The rule that refused shows details of our network, so it is in the trace and not in the model's text.
             return Outcome(failure=f"{name} was not sent: the address policy refuses its target", output=reply.detail)
@@ -88,7 +94,7 @@ class HttpRunner:
 def _headers(hook: Hook, call: HttpCall, event: Event, body: bytes) -> dict[str, str]:
     # The id that a delivery of this event would have: a failed request may be sent again as a delivery.
     message_id = _UNFIT.sub("-", webhook_id(delivery_id(event.id or "event", hook.id)))[:256]
-    ours = {"Content-Type": "application/json"}
+    ours = {"Content-Type": "application/json", **trace_of(event).headers()}
     return webhook_headers(call, message_id, int(time.time()), body, ours, with_id=hook.dialect == NATIVE)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bus.events import Event
 from bus.hooks import Hook
+from bus.matching.checker_messages import Answer, answer_rule
 from bus.matching.disk import full_disk
-from bus.matching.questions import Answer, answer_rule
 from bus.outcomes import NOTHING, Outcome
-from bus.secrets.redaction import redact_whole
+from bus.secrets.redaction import redact_text, redact_whole
 
 
 class RuleRunner:
@@ -34,8 +34,15 @@ def rule_outcome(hook: Hook, event: Event, answer: Answer) -> Outcome:
         return Outcome(decision=rule.decision, reason=f"{answer.doubt} ({named})")
     reason = rule.reason or hook.description or f"rule {hook.id!r} decides {rule.decision}"
     if answer.what:
-        reason = f"{reason.rstrip('.')} (matched: `{answer.what}`)"
+        reason = f"{reason.rstrip('.')} (matched: `{_shown(answer.what)}`)"
     return Outcome(decision=rule.decision, reason=reason, instead=rule.instead)
+
+
+def _shown(what: str) -> str:
+    """The part of the event that matched, without secrets. Where it was cut, the last word goes: it may be half a token."""
+    if what.endswith("…") and " " in what:
+        what = f"{what.rpartition(' ')[0]} …"
+    return redact_text(what)
 
 
 def _redacted(event: Event) -> Outcome:

@@ -100,7 +100,7 @@ class Scope:
         self.verdict = Verdict()
         """The verdict of the hooks at its start."""
         self.context = ""
-        """What the hooks want the model to know."""
+        """The texts that hooks add for the model."""
         self.event = ""
         """The id of its first event, for `fleethook trace`."""
 

@@ -1,26 +1,43 @@
-"""Passwords on command lines: which option or operand of which program is a secret.
+"""Finds passwords on command lines.
 
-`mysql -pX` and `docker login -p X` give a password, `mkdir -p x` and `docker run -p 80:80` do not. So the table in
-`command_table` says by program where its secrets are. Options that name a secret (`--password`, `--api-key`) need no line
-there: `redaction` knows them by their names. Takes time linear in the text.
+`mysql -pX` and `docker login -p X` contain a password, `mkdir -p x` and `docker run -p 80:80` do not. So `command_table`
+lists the secret options and operands of each program. It needs no entry for options whose name says that they are secret
+(`--password`, `--api-key`): `redaction` finds those. The time is linear in the text.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from typing import Final
 
+from bus.lazy.regex import lazy_regex
 from bus.matching.regexes import compile_regex
 from bus.secrets.command_table import COMMAND_WORDS, EACH_PAIR, EACH_WORD, ONLY_WITH, PROGRAMS, Program, Span
 
 _FLAGS: Final = frozenset("sSfLkvigGIjlNnOpqRaB0146#")
-"""Letters that may be before the letter of a login: `curl -sSfu name:X`."""
+"""Letters that may precede the letter of a login option: `curl -sSfu name:X`."""
 
 _LIMITED: Final = {name: after for names, after in ONLY_WITH.items() for name in names.split()}
+
+
+def _alternatives(names: Sequence[str]) -> str:
+    """A pattern for any of these sorted names; a beginning of some letters that several share is written once."""
+    parts: list[str] = []
+    for start, group in groupby(names, key=lambda name: name[:_SHARED]):
+        ends = [re.escape(name[_SHARED:]) for name in group]
+        parts += (
+            [re.escape(start) + end for end in ends] if len(ends) < 3 else [f"{re.escape(start)}(?:{'|'.join(ends)})"]
+        )
+    return "|".join(parts)
+
+
+_SHARED: Final = 4
+"""With this many letters the pattern is shortest; RE2 takes at most 2,000 characters of one (`bus.matching.regexes`)."""
 _ANY: Final = (
     "(?:^|[^a-z0-9_.:@%=-])(?:(?:"
-    + "|".join(re.escape(name) for name in PROGRAMS if name not in _LIMITED)
+    + _alternatives(sorted(name for name in PROGRAMS if name not in _LIMITED))
     + r")(?:\.exe)?(?:[ \t]+\S|\W*$|\")|"
     + "|".join(
         f"(?:{'|'.join(map(re.escape, names.split()))}){after}"
@@ -29,26 +46,26 @@ _ANY: Final = (
     )
     + ")"
 )
-_START: Final = re.compile(r"(?<![\w.:@%=-])([A-Za-z0-9][\w.+-]*)(?=[ \t]+\S)")
-_TOKEN: Final = re.compile(
+_START: Final = lazy_regex(r"(?<![\w.:@%=-])([A-Za-z0-9][\w.+-]*)(?=[ \t]+\S)")
+_TOKEN: Final = lazy_regex(
     r"""[ \t]*+ (?:
     (?P<sign> \|[|&]? | && | <<< | [;&()] | $ )
   | (?P<word> (?: \\{0,8}"[^"\n]*+"? | \\{0,8}'[^'\n]*+'? | [^\s"'|;&()<] | <(?!<<) )++ )
     )""",
     re.MULTILINE | re.VERBOSE,
 )
-_TAIL: Final = re.compile(r"""["'`](?=[\s,}\]:]|\Z)""")
-"""A quote that ends what is around a bare word, as in JSON."""
-_QUOTE: Final = re.compile(r"""\\{0,8}["'`]""")
-_QUOTE_SIGN: Final = re.compile(r"[\"'\\]")
-_PORTS: Final = re.compile(r"[0-9.]*:?[0-9-]+:[0-9-]+(?:/\w+)?")
+_TAIL: Final = lazy_regex(r"""["'`](?=[\s,}\]:]|\Z)""")
+"""A quote behind a bare word that ends the text around the word, as in JSON."""
+_QUOTE: Final = lazy_regex(r"""\\{0,8}["'`]""")
+_QUOTE_SIGN: Final = lazy_regex(r"[\"'\\]")
+_PORTS: Final = lazy_regex(r"[0-9.]*:?[0-9-]+:[0-9-]+(?:/\w+)?")
 _MOST_WORDS: Final = 256
-"""Words of one command; later ones are read as another command."""
+"""The most words of one command; later ones are read as another command."""
 _MOST_LOOKED_AT: Final = 32
-"""Words after a program in which secrets without an option are looked for."""
+"""The number of words after a program that are searched for secrets without an option."""
 
 Harmless = Callable[[str], bool]
-"""Whether a value is a reference, a placeholder or redacted already."""
+"""Whether a value is a reference, a placeholder or already redacted."""
 Named = Callable[[str], bool]
 """Whether a name says that its value is a secret."""
 
@@ -59,7 +76,7 @@ def is_program(word: str) -> bool:
 
 
 def hide_in_commands(text: str, lowered: str, mark: str, harmless: Harmless, named: Named) -> str:
-    """The text with the secrets in its command lines replaced by `mark`; `lowered` is the text in small letters."""
+    """The text with the secrets in its command lines replaced by `mark`; `lowered` is the same text in lower case."""
     if compile_regex(_ANY).search(lowered) is None:
         return text
     cuts: list[tuple[int, int]] = []
@@ -79,13 +96,13 @@ def hide_in_commands(text: str, lowered: str, mark: str, harmless: Harmless, nam
 
 
 def hidden_words(words: Sequence[str], harmless: Harmless, named: Named) -> Iterator[Span]:
-    """Where in the words of one command secrets are."""
+    """The places of the secrets in the words of one command."""
     found = _spans(words, named)
     yield from ((place, start, end) for place, start, end in found if not harmless(words[place][start:end]))
 
 
 def _read(text: str, at: int, cuts: list[tuple[int, int]], harmless: Harmless, named: Named) -> int:
-    """Note the secrets of the commands that begin at a place of a line; returns where they end."""
+    """Add the secrets of the commands that begin at a place of a line to `cuts`; returns where the commands end."""
     before: list[tuple[int, int]] = []
     while True:
         words: list[tuple[int, int]] = []
@@ -116,7 +133,7 @@ def _read(text: str, at: int, cuts: list[tuple[int, int]], harmless: Harmless, n
 def _cut(
     text: str, word: tuple[int, int], span: tuple[int, int] | None, cuts: list[tuple[int, int]], harmless: Harmless
 ) -> None:
-    """Note a part of a word, without the quotes around it, unless it is no secret."""
+    """Add the part of a word that is a secret to `cuts`, without the quotes around it; nothing if it is harmless."""
     begin, end = word if span is None else (word[0] + span[0], word[0] + span[1])
     value = text[begin:end]
     if quote := _QUOTE.match(value):
@@ -140,7 +157,7 @@ def _reads_secret(words: Sequence[str]) -> bool:
 
 
 def _spans(words: Sequence[str], named: Named) -> Iterator[Span]:
-    """Where in the words of one command secrets may be."""
+    """The places in the words of one command that may be secrets."""
     program, first, ready = None, 0, False
     for place, word in enumerate(words):
         name = _name(word)
@@ -239,7 +256,7 @@ def _name(word: str) -> str:
 
 
 def _bare(word: str) -> str:
-    """A word up to a quote that ends what is around it, without the quote before it."""
+    """A word without the quote before it, and without the quote that ends the text around it."""
     word = word.lstrip("\"'\\")
     end = _QUOTE_SIGN.search(word)
     return word if end is None else word[: end.start()]

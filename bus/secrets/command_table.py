@@ -1,4 +1,4 @@
-"""Where programs take passwords on their command lines; `command_lines` reads lines by this table."""
+"""The options and operands by which programs take passwords; `command_lines` reads lines by this table."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 Span = tuple[int, int, int]
-"""The number of a word, and where in it the secret begins and ends."""
+"""The index of a word, and the offsets at which the secret in it begins and ends."""
 
 
 class Program(NamedTuple):
-    """Where a program takes secrets. Names of options are separated by blanks."""
+    """The secrets of one program."""
 
     secret: frozenset[str] = frozenset()
-    """The option's value is a secret: `-p X`, and for one letter `-pX` too."""
+    """Options whose value is a secret: `-p X`, and for one letter also `-pX`."""
     exact: frozenset[str] = frozenset()
-    """As `secret`, but never within one word, since other options begin alike: `openssl -k X` and `-key file`."""
+    """As `secret`, but the value is never in the same word: `openssl -k X`, because `-key file` is another option."""
     attached: frozenset[str] = frozenset()
-    """Only within one word: `mysql -pX`; alone the program asks for it."""
+    """As `secret`, but the value is always in the same word: `mysql -pX`. At `-p` alone the program asks for it."""
     login: frozenset[str] = frozenset()
-    """The value is a name and a secret: `-u name:X`."""
+    """Options whose value is a name and a secret: `-u name:X`."""
     signs: str = ":"
-    """What may be between name and secret."""
+    """The characters that may be between name and secret in `login`."""
     passes: frozenset[str] = frozenset()
-    """The value is a secret if it begins with `pass:`."""
+    """Options whose value is a secret if it begins with `pass:`."""
     pairs: frozenset[str] = frozenset()
-    """The value is `name=X`."""
+    """Options whose value is `name=X`."""
     verbs: frozenset[str] = frozenset()
-    """The other fields count after one of these words only; empty: always."""
+    """The other fields count only after one of these words; if empty, always."""
     after: dict[str, int] = {}  # noqa: RUF012  (never changed)
-    """By word, which of the next words is a secret: 1 is the next one."""
+    """Words that a secret follows, each with the secret's distance: 1 is the next word."""
     named: frozenset[str] = frozenset()
-    """After this word comes a name, and then its value, which is a secret if the name says so."""
+    """Words that are followed by a name and its value; the value is a secret if the name says so."""
     operands: Callable[[Sequence[str]], Iterator[Span]] | None = None
-    """Finds secrets that no option announces; gets the program's own words."""
+    """Finds secrets among the operands; its argument is the words after the program."""
     stdin: frozenset[str] = frozenset()
-    """With one of these words it reads a secret from its standard input; `*` always."""
+    """Words with which the program reads a secret from its standard input; `*`: always."""
 
 
 def _program(
@@ -112,9 +112,89 @@ def _first(words: Sequence[str]) -> Iterator[Span]:
         yield 0, 0, len(words[0])
 
 
+def _net(words: Sequence[str]) -> Iterator[Span]:
+    r"""`net use Z: \\h\s X /user:me`, `net user me X /add`."""
+    options = any(word[:1] == "/" for word in words)
+    if words[:1] == ["use"]:
+        share = any(word.lstrip("\"'")[:2] == "\\\\" for word in words)
+        given = [
+            n
+            for n, word in enumerate(words)
+            if n and word[:1] not in ("/", "*") and word[1:2] != ":" and word.strip("\"'")[:1] != "\\"
+        ]
+        yield from ((place, 0, len(words[place])) for place in given[:1] if share)
+    elif words[:1] == ["user"] and len(words) > 2 and options and words[2][:1] not in ("/", "*"):
+        yield 2, 0, len(words[2])
+
+
+def _gcloud_key(words: Sequence[str]) -> Iterator[Span]:
+    """`gcloud … --key X`; of `gcloud kms` it is the name of a key, and a value with a slash is a path."""
+    for place, word in enumerate(words):
+        if "kms" in words[:3]:
+            return
+        if word == "--key" and place + 1 < len(words) and "/" not in words[place + 1]:
+            yield place + 1, 0, len(words[place + 1])
+        elif word.startswith("--key=") and "/" not in word:
+            yield place, 6, len(word)
+
+
+def _config_credentials(words: Sequence[str]) -> Iterator[Span]:
+    """`poetry config pypi-token.x X`, `composer config http-basic.x user X`."""
+    for place, word in enumerate(words[:4]):
+        name = word.partition(".")[0]
+        if name in ("pypi-token", "github-oauth", "gitlab-token", "bearer") and place + 1 < len(words):
+            yield place + 1, 0, len(words[place + 1])
+        elif name == "http-basic" and place + 2 < len(words):
+            yield place + 2, 0, len(words[place + 2])
+
+
+def _minio(words: Sequence[str]) -> Iterator[Span]:
+    """`mc alias set name url key X`, `mc config host add name url key X`."""
+    start = 2 if words[:2] == ["alias", "set"] else 3 if words[:3] == ["config", "host", "add"] else 0
+    if start and len(words) > start + 3:
+        yield start + 3, 0, len(words[start + 3])
+
+
+def _rclone(words: Sequence[str]) -> Iterator[Span]:
+    """`rclone obscure X`, `rclone config create name type secret_access_key X`."""
+    for place, word in enumerate(words[:-1]):
+        if word == "obscure" or (
+            place > 2 and word.endswith(("secret", "pass", "password", "token", "secret_access_key"))
+        ):
+            yield place + 1, 0, len(words[place + 1])
+
+
+def _nuget(words: Sequence[str]) -> Iterator[Span]:
+    """`nuget push package X`."""
+    if words[:1] == ["push"] and len(words) > 2 and words[2][:1] != "-":
+        yield 2, 0, len(words[2])
+
+
+def _second(words: Sequence[str]) -> Iterator[Span]:
+    """`radtest user X`."""
+    if len(words) > 1:
+        yield 1, 0, len(words[1])
+
+
+def _domain_login(words: Sequence[str]) -> Iterator[Span]:
+    """`impacket-psexec domain/user:X@host`."""
+    for place, word in enumerate(words):
+        name, colon, rest = word.partition(":")
+        if colon and name and "@" in rest and word[:1] != "-":
+            yield place, len(name) + 1, len(name) + 1 + rest.rindex("@")
+            return
+
+
+def _sonar(words: Sequence[str]) -> Iterator[Span]:
+    """`sonar-scanner -Dsonar.login=X`."""
+    for place, word in enumerate(words):
+        if word.startswith(("-Dsonar.login=", "-Dsonar.token=")):
+            yield place, word.index("=") + 1, len(word)
+
+
 EACH_PAIR: Final = -2
 EACH_WORD: Final = -1
-"""Instead of a number in `Program.after`: every `name=X`, and every word that follows."""
+"""Values of `Program.after` for every following `name=X` (EACH_PAIR) or every following word (EACH_WORD)."""
 _LOGIN: Final = _program("-p --password", verbs="login", stdin="--password-stdin")
 PROGRAMS: Final[dict[str, Program]] = {
     name: entry
@@ -140,7 +220,7 @@ PROGRAMS: Final[dict[str, Program]] = {
         ),
         "wget": _program(login="--user"),
         "smbclient rpcclient smbget smbmap smbcacls wmic winexe": _program(login="-U --user", signs="%"),
-        "openssl": _program(exact="-k -K", passes="-pass -passin -passout -password -passwd"),
+        "openssl": _program(exact="-k -K", passes="-pass -passin -passout -password -passwd", stdin="stdin"),
         "zip unzip zipcloak zipnote funzip": _program("-P"),
         "7z 7za 7zr 7zz p7zip": _program(attached="-p"),
         "rar unrar": _program(attached="-p -hp"),
@@ -167,28 +247,80 @@ PROGRAMS: Final[dict[str, Program]] = {
         "wpa_passphrase": _program(after={"wpa_passphrase": 2}),
         "vault": _program(after={"login": 1}),
         "bw": _program(after={"unlock": 1, "login": 2}),
-        "gh": _program("-b --body", verbs="secret", stdin="--with-token"),
+        "gh": _program("-b --body", verbs="secret", stdin="--with-token set"),
         "doctl": _program("-t --access-token", verbs="auth"),
         "kubectl k": _program(pairs="--from-literal", verbs="secret"),
         "fly flyctl": _program(verbs="secrets", after={"set": EACH_PAIR}),
         "convertto-securestring": _program(operands=_first),
         "sudo": _program(stdin="-S --stdin"),
-        "passwd": _program(stdin="--stdin"),
+        "passwd": _program(stdin="*"),
         "chpasswd": _program(stdin="*"),
         "requirepass masterauth": _program(operands=_first),
+        "net": _program(operands=_net),
+        "gcloud": _program(operands=_gcloud_key),
+        "snowsql couchbase-cli sfdx sf": _program("-p"),
+        "isql": _program("-P"),
+        "security": _program(
+            "-p -w",
+            verbs="unlock-keychain create-keychain add-generic-password add-internet-password set-keychain-password",
+        ),
+        "xcrun": _program("-p", verbs="altool notarytool"),
+        "schtasks": _program(exact="/rp"),
+        "signtool": _program(exact="/p"),
+        "nuget": _program(exact="-k", operands=_nuget, after={"setapikey": 1}),
+        "dotnet": _program(after={"user-secrets": 3}, exact="-k"),
+        "cargo": _program(after={"login": 1}),
+        "poetry composer": _program("-p", operands=_config_credentials, verbs="publish"),
+        "snyk": _program(after={"auth": 1}),
+        "ngrok": _program(after={"authtoken": 1, "add-authtoken": 1}),
+        "codecov": _program("-t"),
+        "samba-tool": _program(verbs="user", after={"create": 2, "add": 2}),
+        "radtest": _program(operands=_second),
+        "mosquitto_passwd": _program(operands=_htpasswd),
+        "mc": _program(operands=_minio),
+        "rclone": _program(operands=_rclone),
+        "qpdf": _program(after={"--encrypt": EACH_WORD}),
+        "pdftotext pdfinfo": _program(exact="-upw -opw"),
+        "wpa_cli": _program(after={"psk": 1, "password": 1}),
+        "networksetup": _program(after={"-setairportnetwork": 3}),
+        "neo4j-admin": _program(after={"set-initial-password": 1}),
+        "netlify": _program(after={"env:set": 2}),
+        "doppler": _program(verbs="secrets", after={"set": EACH_PAIR}),
+        "glab": _program(verbs="variable", after={"set": 2}),
+        "impacket-psexec impacket-smbexec impacket-wmiexec impacket-secretsdump psexec.py": _program(
+            operands=_domain_login
+        ),
+        "sonar-scanner": _program(operands=_sonar),
+        "wrangler": _program(stdin="put"),
+        "vercel": _program(stdin="add"),
+        "pass gopass": _program(stdin="insert"),
+        "ssh-add": _program(stdin="-"),
+        "gpg gpg2": _program(stdin="--passphrase-fd"),
+        "cryptsetup kinit smbpasswd keepassxc-cli vncpasswd logstash-keystore elasticsearch-keystore": _program(
+            stdin="*"
+        ),
         "echo printf": _program(),
     }.items()
     for name in names.split()
 }
-COMMAND_WORDS: Final = frozenset({"set", "echo", "printf", "passwd", "requirepass", "masterauth"})
-"""Words that are programs only at the beginning of a command: `aws configure set`."""
+COMMAND_WORDS: Final = frozenset(
+    {"net", "pass", "security", "mc", "cargo", "set", "echo", "printf", "passwd", "requirepass", "masterauth"}
+)
+"""Words that name a program only at the beginning of a command, because of `aws configure set`."""
 ONLY_WITH: Final = {
     "aws npm pnpm yarn": r"[^\n]*[ \t]set[ \t]",
     "git": r"[^\n]*[ \t]config[ \t]",
     "set": r"[ \t]+-",
+    "net": r"[ \t]+user?[ \t]",
+    "pass gopass": r"[ \t]+insert\b",
+    "mc": r"[ \t]+(?:alias|config)[ \t]",
+    "dotnet cargo": r"[^\n]*[ \t](?:user-secrets|push|login)[ \t]",
+    "poetry composer": r"[^\n]*[ \t](?:config|publish)[ \t]",
+    "security": r"[^\n]*(?:keychain|password)",
+    "gcloud": r"[^\n]*--key\b",
     "sudo": r"[^\n]*[ \t](?:-s|--stdin)\b",
     "docker podman nerdctl buildah skopeo helm oras crane regctl hub oc az cf ibmcloud": r"[^\n]*[ \t]login\b",
     "kubectl k gh doctl fly flyctl": r"[^\n]*[ \t](?:secrets?|auth)[ \t]",
     "echo printf": None,
 }
-"""What has to follow a program in its line, in small letters; others are read at once. None: others on the line decide."""
+"""Programs that are looked for only with this pattern behind them (lower case); with None, only beside another program."""

@@ -1,11 +1,11 @@
-"""Redaction: everything that is read, logged, traced, sent or archived passes through here, and its secrets are replaced.
+"""Replaces the secrets in everything that is read, logged, traced, sent or archived.
 
-A secret is known by its own form (a token's prefix, a PEM block, a JWT), which its replacement names, or by the text
-beside it (a key, a variable, a flag, a header). In doubt the patterns redact: a trace that hides too much costs a look at
-the source, and one that hides too little costs a rotation. Hashes, UUIDs and paths stay.
+A secret is recognised by its own form (a token's prefix, a PEM block, a JWT), which the replacement names, or by the text
+beside it (a key, a variable, a flag, a header). In doubt it is replaced: a trace that hides too much costs a look at the
+source, and one that hides too little costs a rotation. Hashes, UUIDs and paths stay.
 
-Cost is bounded: no pattern can backtrack over more than a constant, a pattern runs only where one of its needles
-occurs, and text beyond TEXT_LIMIT is not shown, because it was not scanned.
+Cost is bounded: a pattern backtracks over a constant number of characters at most, and runs only where one of its needles
+occurs. Text beyond TEXT_LIMIT is not scanned, and so not shown.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from urllib.parse import unquote
 import msgspec
 
 from bus.events import Event
+from bus.lazy.regex import lazy_regex
+from bus.matching.facts.token_formats import PRIVATE_KEY, TOKEN_FORMATS
 from bus.matching.regexes import compile_regex
 from bus.secrets.command_lines import hidden_words, hide_in_commands, is_program
+from bus.secrets.replacements import REDACTED, count_replacements, hide
 
-REDACTED = "[redacted]"
 TEXT_LIMIT = 64 * 1024  # characters of one string that are scanned
 _OVERLAP = 4096  # scanned but not shown, so that a secret across the limit is recognised or dropped whole
 _DEPTH_LIMIT = 64
@@ -52,29 +54,29 @@ _VALUE = rf"""(?P<value>
   | (?:[^\s"'`&\\]|&(?![A-Za-z_][\w.-]{{0,64}}=)|\\(?!["'nrt]))++
 )"""
 _LINE_VALUE = rf"""(?P<value>{_QUOTED} | [^\s"'`\\][^"'`\r\n\\]*+)"""
-_BESIDE = r"""(?:\\{0,8}["'])?[ \t]{0,16}(?:=>|:=|=(?!=)|:(?!:))[ \t]{0,16}"""
+_BESIDE = r"""(?:\\{0,8}["'])?[ \t]{0,16}(?::[ ]?[&'\w<>\[\]|.]{1,40}[ ]=[ ]|=>|:=|=(?!=)|:(?!:))[ \t]{0,16}"""
 _WORDS = r"""(?:
     passw(?:or)?d\w{0,32} | token(?!s) | bearer
   | (?:passphrase|passcode|secret|credential|connection[_-]?string
      |(?:api|access|secret|private|signing|encryption|ssh|deploy|account|storage|master|shared|service)[_-]?key)s?
 )\d{0,4}"""
-# Not secrets: a type or an absent value in code, a reference to a variable, a mask, what was redacted before.
-_HARMLESS = re.compile(
+# Not secrets: a type or an absent value in code, a reference to a variable, a mask, text that is already redacted.
+_HARMLESS = lazy_regex(
     r"(?:|null|none|nil|true|false|undefined|str|string|int|bytes|bool|boolean|number|any|object|optional|required"
+    r"|stdin|(?:env|file|fd):.*"
     r"|\$\{?[A-Z_][A-Z0-9_]*\}?|\$\{\{.*|\$\(.*|\{\{.*|<[\w -]+>|\*{3,}|(?:\w+ )?\[redacted(?::[a-z-]+)?\]?)",
     re.IGNORECASE,
 )
-_DOLLAR_WORD = re.compile(r"\$[a-z]")  # a lower-case $name may as well be a password that begins with a dollar
-_QUOTES = re.compile(r"""\\{0,8}["'`]""")
-
-
-_FILE_ERROR = re.compile(
+_DOLLAR_WORD = lazy_regex(r"\$[a-z]")  # a lower-case $name may as well be a password that begins with a dollar
+_QUOTES = lazy_regex(r"""\\{0,8}["'`]""")
+_FILE_ERROR = lazy_regex(
     r"(?i)(?:permission denied|no such file or directory|is a directory|not a directory|file exists"
     r"|operation not permitted|read-only file system|too many levels of symbolic links|input/output error)\b"
 )
-"""What a program says of a file after its name: `/etc/passwd: Permission denied`."""
+"""An error message after the name of a file: `/etc/passwd: Permission denied`."""
 
 
+_NAMES_COMMAND = lazy_regex(r"(?i)passw(?:or)?d_?(?:command|cmd)\W*$")
 _LINE_SEEN = 200
 
 
@@ -83,16 +85,16 @@ def _is_harmless(value: str) -> bool:
 
 
 def _closes(text: str, at: int, quote: str) -> bool:
-    """Whether the quote at a place ends a text of its line: `read -p "Password: " x`; only near the line's beginning."""
+    """Whether the quote at a place ends a text of its line, as in `read -p "Password: " x`. Reads 200 characters at most."""
     start = max(text.rfind("\n", max(0, at - _LINE_SEEN), at), at - _LINE_SEEN - 1)
     near = at <= _LINE_SEEN or text[start : start + 1] == "\n"
     return near and text.count(quote, start + 1 if start >= 0 else 0, at) % 2 == 1
 
 
 def _beside(match: re.Match[str]) -> str:
-    """Keep the name and the quotes, replace the value."""
+    """The match with its value replaced; the name and the quotes stay."""
     head, value = match["head"], match["value"]
-    if _FILE_ERROR.match(match.string, match.start("value")):
+    if _FILE_ERROR.match(match.string, match.start("value")) or _NAMES_COMMAND.search(head):
         return match[0]
     opening = quote[0] if (quote := _QUOTES.match(value)) else ""
     closing = opening if opening and len(value) >= 2 * len(opening) and value.endswith(opening) else ""
@@ -106,7 +108,7 @@ def _beside(match: re.Match[str]) -> str:
 
 def _userinfo(match: re.Match[str]) -> str:
     name = match["value"]
-    return match[0] if name.isalpha() and len(name) < 16 else f"://{REDACTED}@"  # a name alone is none: git@
+    return match[0] if name.isalpha() and len(name) < 16 else f"://{REDACTED}@"  # a name alone is no secret: git@
 
 
 def _basic(match: re.Match[str]) -> str:
@@ -119,40 +121,13 @@ def _basic(match: re.Match[str]) -> str:
 
 
 def _near(needles: str, pattern: str, replace: _Replace = _beside) -> _Rule:
-    return _Rule(frozenset(needles.split()), re.compile(pattern, re.VERBOSE), replace)
+    return _Rule(frozenset(needles.split()), lazy_regex(pattern, re.VERBOSE), replace)
 
 
-# --- tokens known by their form --------------------------------------------------------------------------------------
-
-
-def _token(kind: str, needles: str, pattern: str) -> _Rule:
-    return _Rule(frozenset(needles.split()), re.compile(rf"(?<![A-Za-z0-9])(?:{pattern})"), f"[redacted:{kind}]")
-
-
-_PEM = r"-----{edge} [A-Z0-9 ]{{0,40}}PRIVATE KEY(?: BLOCK)?-----"
+# --- tokens known by their form, then the values beside names -------------------------------------------------------
 
 _RULES = (
-    _Rule(
-        frozenset({"private key"}),
-        re.compile(_PEM.format(edge="BEGIN") + r"[\s\S]*?(?:" + _PEM.format(edge="END") + r"|\Z)"),
-        "[redacted:private-key]",
-    ),
-    _token("private-key", "age-secret-key-", r"AGE-SECRET-KEY-1[0-9A-Z]{20,}+"),
-    _token("jwt", "eyj", r"eyJ[A-Za-z0-9_-]{10,}+(?:\.[A-Za-z0-9_-]*+){1,4}"),
-    _token("github-token", "ghp_ gho_ ghu_ ghs_ ghr_", r"gh[pousr]_[A-Za-z0-9]{16,}+"),
-    _token("github-token", "github_pat_", r"github_pat_[A-Za-z0-9_]{16,}+"),
-    _token("gitlab-token", "glpat- gldt- glrt-", r"gl(?:pat|dt|rt)-[A-Za-z0-9_.-]{16,}+"),
-    _token("slack-token", "xox xapp-", r"(?:xox[a-z][.-]|xapp-)[A-Za-z0-9.-]{10,}+"),
-    _token("aws-key", "akia asia abia acca", r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
-    _token("google-key", "aiza", r"AIza[A-Za-z0-9_-]{30,}+"),
-    _token("google-token", "ya29. gocspx-", r"(?:ya29\.|GOCSPX-)[A-Za-z0-9_.-]{16,}+"),
-    _token("api-key", "sk-", r"sk-[A-Za-z0-9_-]{16,}+"),  # Anthropic, OpenAI, OpenRouter, DeepSeek ...
-    _token("api-key", "xai- gsk_ r8_ hf_ pplx- tvly-", r"(?:xai-|gsk_|r8_|hf_|pplx-|tvly-)[A-Za-z0-9_-]{20,}+"),
-    _token("stripe-key", "k_live_ k_test_", r"[rs]k_(?:live|test)_[A-Za-z0-9]{10,}+"),
-    _token("webhook-secret", "whsec_ whsk_", r"(?:whsec|whsk)_[A-Za-z0-9+/_-]{16,}+={0,2}"),
-    _token("registry-token", "npm_ pypi- dckr_pat_", r"(?:npm_|pypi-|dckr_pat_)[A-Za-z0-9_-]{20,}+"),
-    _token("api-key", "sg. dop_v1_ lin_api_ atatt3 shpat_", r"(?:SG\.|dop_v1_|lin_api_|ATATT3|shpat_)[\w.=-]{20,}+"),
-    _token("telegram-token", ":aa", r"(?:bot)?[0-9]{6,12}:AA[A-Za-z0-9_-]{30,}+"),
+    *(_Rule(one.needles, one.pattern, f"[redacted:{one.kind}]") for one in (PRIVATE_KEY, *TOKEN_FORMATS)),
     _near(
         "hooks.slack.com discord",
         r"(?P<head>hooks\.slack\.com/[a-z]{1,16}/|discord(?:app)?\.com/api/(?:v[0-9]{1,2}/)?webhooks/[0-9]{1,24}/)"
@@ -183,18 +158,44 @@ _RULES = (
         rf"(?i)(?P<head>{_WORDS}{_BESIDE}){_VALUE}",
     ),
     _near(
-        "_key _pat _pass _pwd _auth _creds",
-        rf"(?P<head>(?<=[A-Za-z0-9])_(?:KEY|PAT|PASS|PWD|AUTH|CREDS|pwd|pass){_BESIDE}){_VALUE}",
+        "_key _pat _pass _pw _auth _creds",
+        rf"(?P<head>(?<=[A-Za-z0-9])_(?:KEY|PAT|PASS|PWD?|AUTH|CREDS|pwd|pass){_BESIDE}){_VALUE}",
     ),
+    _near("sshpass=", rf"(?P<head>\bSSHPASS=){_VALUE}"),
     _near(
         "pass token bearer secret credential key connection",
-        rf"(?i)(?P<head>(?<![\w-])--?(?:[a-z0-9-]{{0,40}}?{_WORDS}|(?:[a-z0-9-]{{0,40}}-)?pass)[ \t]{{1,8}})"
-        rf"(?!-){_VALUE}",
+        rf"(?i)(?P<head>(?<![\w-])--?(?:[a-z0-9._-]{{0,40}}?{_WORDS}|(?:[a-z0-9._-]{{0,40}}[._-])?pass)[ \t]{{1,8}}"
+        rf"(?:<<<[ \t]{{0,8}})?)(?!-|[0-9]{{1,2}}(?![^\s])|~?/[\w./-]*credentials)(?!\.\.?/){_VALUE}",
+    ),
+    _near(
+        "-pw -pass _pw _pass userpass -pin -otp -jwt -psk authkey auth-key auth_key hmac license decryption",
+        r"(?i)(?P<head>(?<![\w-])--?(?:[a-z0-9._-]{0,40}?(?:pwd?|user-?pass|auth[-_]?key|(?:hmac|license|decryption)[-_]key)"
+        rf"|(?:[a-z0-9._-]{{0,40}}[._-])?(?:pass|pin|otp|jwt|psk))(?:[ \t]{{1,8}}|=))"
+        rf"(?!-|[0-9]{{1,2}}(?![^\s])|\.\.?/){_VALUE}",
+    ),
+    _near(
+        "-auth --creds --cred --login",
+        r"(?i)(?P<head>(?<![\w-])--(?:[a-z-]{0,20}-)?(?:auth|creds?|credentials|login)(?:[ \t]{1,8}|=)[\"']?)"
+        r"(?P<value>[\w.@+-]{1,64}:(?!//)[^\s\"':/][^\s\"']{2,})",
+    ),
+    _near("/pass: /pwd:", r"(?i)(?P<head>(?<!\S)/(?:pass|pwd):)(?P<value>[^\s\"']++)"),
+    _near(
+        "password-c password_c passcommand passphrase-c passphrase_c pass-c pass_c",
+        r"(?i)(?P<head>pass(?:word|phrase)?[-_]?(?:command|cmd)(?:=|[ \t]{1,8})[\"']?(?:echo|printf)[ \t]{1,8}"
+        r"(?:-n[ \t]|%s[ \t])?[ \t]{0,8})(?P<value>[^\s\"']++)",
+    ),
+    _near(
+        "auth ",
+        r"(?P<head>AUTH(?:(?<=^AUTH)|(?<=[\"'\n]AUTH)|(?<=\\nAUTH)|(?<=echo[ ]AUTH)|(?<=[\n ][ \t]AUTH))[ \t]{1,4}"
+        r"(?:PLAIN[ \t]|(?!PLAIN|LOGIN)[\w.-]{1,32}[ \t]{1,4})?)"
+        r"(?P<value>(?!(?:required|failed|ok|error|enabled|disabled|success\w*|needed|missing|PLAIN|LOGIN|CRAM\S*|TLS|SSL|GSSAPI)\b)"
+        r"[^\s\"'\\]{4,})(?=[ \t]*(?:$|[\"'|\r\n]|\\[rn]))",
     ),
     _near("login", r"(?P<head>\blogin[ \t]{1,8}\S{1,200}\s{1,8}password[ \t]{1,8})(?P<value>\S++)"),  # .netrc
     _near(
         "identified password",
-        r"(?i)(?P<head>\b(?:identified[ \t]{1,8}by|with[ \t]{1,8}(?:encrypted[ \t]{1,8})?password)[ \t]{1,8})"
+        r"(?i)(?P<head>\b(?:identified[ \t]{1,8}by|(?:with|role[ \t]{1,8}\S{1,64}|user[ \t]{1,8}\S{1,64})[ \t]{1,8}"
+        r"(?:encrypted[ \t]{1,8})?password)[ \t]{1,8})"
         r"(?P<value>'[^'\n]*+'|\\{0,8}\"[^\"\\\n]*+\\{0,8}\")",
     ),
     _near(
@@ -206,15 +207,15 @@ _RULES = (
 
 _NEEDLES = tuple(sorted({needle for rule in _RULES for needle in rule.needles}))
 _ANY_NEEDLE = "|".join(map(re.escape, _NEEDLES))
-"""Most texts hold none: one search for all of them takes a tenth of a search for each (measured on RE2)."""
+"""Matches any needle. Most texts have none, and one search for all takes a tenth of a search for each (measured on RE2)."""
 
 
 def redact_text(text: str) -> str:
-    """Return the text with every secret that is recognised replaced; text beyond TEXT_LIMIT is cut and counted."""
+    """The text with every recognised secret replaced; text beyond TEXT_LIMIT is cut off, and the number of characters given."""
     cut = len(text) - TEXT_LIMIT
     if cut > 0:
         text = text[:TEXT_LIMIT]
-    lowered = text.lower()
+    given, lowered = text, text.lower()
     if compile_regex(_ANY_NEEDLE).search(lowered) is not None:
         found = [needle for needle in _NEEDLES if needle in lowered]
         for rule in _RULES:
@@ -223,20 +224,21 @@ def redact_text(text: str) -> str:
         if text.lower() != lowered:
             lowered = text.lower()
     text = hide_in_commands(text, lowered, REDACTED, _is_harmless, is_secret_name)
+    count_replacements(text, given)
     return f"{text[:-_OVERLAP]} [{cut + _OVERLAP} more characters, not shown]" if cut > 0 else text
 
 
 def redact(value: object) -> object:
-    """Return a copy of JSON-like data in which secrets are replaced, by the names of keys and by `redact_text`.
+    """A copy of JSON-like data in which secrets are replaced: values whose key names a secret, and as in `redact_text`.
 
-    Dicts, lists, tuples (as lists), bytes (as text) and strings are searched; numbers, booleans and None stay unless
-    a key names them; anything else becomes its redacted text, so that no object's repr carries a secret.
+    Dicts, lists, tuples (as lists), bytes (as text) and strings are searched. Numbers, booleans and None stay unless their
+    key names a secret. Any other object becomes its redacted text, so that its repr carries no secret.
     """
     return _redact(value, 0, redact_text)
 
 
 def redact_whole(value: object) -> object:
-    """Return a copy of JSON-like data as `redact` does, but with long texts kept to their end.
+    """As `redact`, but long texts are kept whole.
 
     They are scanned in windows that end with a line; only a single line longer than TEXT_LIMIT is cut.
     """
@@ -258,14 +260,14 @@ def _redact_long(text: str) -> str:
 
 
 def redact_texts(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return the texts without secrets; scanned together first, since most hold none and each scan costs 10 us."""
+    """The texts without secrets. One scan over all comes first: most texts have none, and each scan costs 10 us."""
     together = "\n".join(texts.values())
     clean = redact_text(together) == together
     return dict(texts) if clean else {name: redact_text(text) for name, text in texts.items()}
 
 
 def redact_event(event: Event) -> Event:
-    """Return a copy of the event whose texts, input, output, data and raw payload hold no secrets."""
+    """A copy of the event without secrets in its texts, input, output, data and raw payload."""
     texts = redact_texts({name: getattr(event, name) for name in _EVENT_TEXTS})
     details = {name: redact(getattr(event, name)) for name in ("input", "output", "data", "raw")}
     return msgspec.structs.replace(event, **texts, **details)
@@ -275,7 +277,7 @@ _EVENT_TEXTS = ("id", "source", "session", "host", "cwd", "native", "tool", "cal
 
 
 def redact_url(url: str) -> str:
-    """Return a URL without its userinfo, secret query and fragment values, and webhook tokens in its path."""
+    """A URL without its userinfo, secret query and fragment values, and webhook tokens in its path."""
     text = redact_text(url)
     base, mark, rest = text.partition("?")
     if not mark:
@@ -290,11 +292,11 @@ def _parameter(pair: str) -> str:
         return pair
     plain = unquote(value)
     hidden = is_secret_name(unquote(name)) or redact_text(plain) != plain
-    return f"{name}={REDACTED}" if hidden else pair
+    return f"{name}={hide()}" if hidden else pair
 
 
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_SECRET_NAME = re.compile(
+_CAMEL = lazy_regex(r"(?<=[a-z0-9])(?=[A-Z])")
+_SECRET_NAME = lazy_regex(
     r"passw(?:or)?d|(?:^|_)passwd|(?:passphrase|passcode|secret|credential|cookie)s?$|_pwd$|_pass$|_pat$|(?:^|_)auth$"
     r"|token$|(?:access|refresh|auth|api|session|bearer)_?tokens$|bearer$|authorization$|connection_?string$"
     r"|(?:api|access|secret|private|signing|encryption|ssh|deploy|account|storage|master|shared|service)_?keys?$"
@@ -303,7 +305,7 @@ _SECRET_NAME = re.compile(
 
 @lru_cache(maxsize=4096)  # the same few keys come with every event
 def is_secret_name(name: str) -> bool:
-    """Say whether a key, header, variable or flag of this name holds a secret: by its last word, in any casing."""
+    """Whether a key, header, variable or flag of this name holds a secret: by its last word, in any casing."""
     snake = re.sub(r"[^a-z0-9]+", "_", _CAMEL.sub("_", name[-256:]).lower())
     return _SECRET_NAME.search(snake.rstrip("_0123456789")) is not None
 
@@ -350,13 +352,13 @@ def _redact_items(items: list[object] | tuple[object, ...], depth: int, text: Ca
         flagged = previous.startswith("-") and is_secret_name(previous)
         paired = position == 1 and len(items) == 2 and previous.lower() in _HEADERS
         hidden = isinstance(item, str) and ((flagged and not item.startswith("-")) or paired)
-        shown.append(REDACTED if hidden else _redact(item, depth, text))
+        shown.append(hide() if hidden else _redact(item, depth, text))
         previous = item if isinstance(item, str) and "=" not in item else ""
     return shown
 
 
 def _redact_argv(words: list[str]) -> list[object]:
-    """A command as a list, with the secrets that the table of programs knows replaced: `["mysql", "-pX"]`."""
+    """A command as a list, such as `["mysql", "-pX"]`, with the secrets replaced that `command_table` lists."""
     for place, start, end in list(hidden_words(words, _is_harmless, is_secret_name)):
         words[place] = f"{words[place][:start]}{REDACTED}{words[place][end:]}"
     return list(words)
@@ -366,5 +368,5 @@ _HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "set-coo
 
 
 def _whole(value: object) -> object:
-    """Replace a value that its key names; emptiness is kept, since "no password" is what a reader looks for."""
-    return value if value is None or isinstance(value, bool) or value in ("", [], {}) else REDACTED
+    """The replacement for a value whose key names a secret. An empty value stays: "no password" is worth knowing."""
+    return value if value is None or isinstance(value, bool) or value in ("", [], {}) else hide()

@@ -1,4 +1,4 @@
-"""References in configuration to secrets, which no file should hold, and to variables in header values."""
+"""Resolves references: to secrets, which no configuration file should contain, and to variables in header values."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from collections.abc import Mapping
 from typing import Final
 
 from bus.errors import ConfigError
+from bus.lazy.regex import lazy_regex
 from bus.secrets import sealing
 
-_VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_VARIABLE: Final = lazy_regex(r"\$\{([^}]*)\}")
+_NAME: Final = lazy_regex(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_CONTROL: Final = lazy_regex(r"[\x00-\x1f\x7f]")
 _MOST_BYTES: Final = 4096
-"""Of a secret's file; a larger one is some other file."""
+"""The most bytes of a secret's file; a larger file is no secret."""
 _RECENT_SECONDS: Final = 1.0
 _MOST_RECENT: Final = 4096
 _recent: dict[str, tuple[float, str]] = {}
-"""Secrets by reference, each with the monotonic time until which it counts."""
+"""Secrets by reference, each with the monotonic time at which it has to be looked up again."""
 
 
 def resolve_secret(reference: str) -> str:
@@ -49,7 +50,7 @@ def resolve_secret(reference: str) -> str:
 
 
 def recent_secret(reference: str) -> str:
-    """As `resolve_secret`, but looked up once a second at most: a file may be replaced, and unsealing costs."""
+    """As `resolve_secret`, but looked up at most once a second: a file may change, and unsealing takes time."""
     now = time.monotonic()
     known = _recent.get(reference)
     if known is None or known[0] < now:
@@ -66,13 +67,15 @@ def fill(values: Mapping[str, str]) -> dict[str, str]:
         if match[1].startswith("file:"):
             secret = resolve_secret(match[1])
             if _CONTROL.search(secret):
-                raise ConfigError(f"{match[0]} holds more than one line, which no header can")
+                raise ConfigError(f"{match[0]} has more than one line; a header cannot")
             return secret
         name = match[1].removeprefix("env:")
         if not _NAME.match(name):
             raise ConfigError(f"{match[0]} is not a variable", hint="write ${NAME} or ${file:PATH}")
         if name.startswith("FLEETHOOK_"):
-            raise ConfigError(f"{match[0]} is the bus's own and is not sent", hint="use another variable")
+            raise ConfigError(
+                f"{match[0]} is a variable of Fleethook itself and is not sent", hint="use another variable"
+            )
         if name not in os.environ:
             raise ConfigError(f"the variable {name} is not set", hint=f"set {name} where the workers run")
         return os.environ[name]

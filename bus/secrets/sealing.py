@@ -1,9 +1,9 @@
-"""Secrets that are stored in Redis: encrypted with a key file that never leaves the machines of the workers.
+"""Encrypts the secrets that are stored in Redis, with a key file that never leaves the machines of the workers.
 
-A published hook set may hold a `whsec_…` secret; Redis holds it as `sealed:KEY-ID:…` (older versions wrote no key id). A key
-is a Fernet key (AES-128-CBC and HMAC-SHA256). The key file has mode 0600 and one key a line: the first seals, each can
-open. `fleethook up`, or the first `hooks apply`, makes it; `fleethook key export` and `key import` copy a key to another
-machine.
+A `whsec_…` secret of a published hook set is stored as `sealed:KEY-ID:…` (older versions wrote no key id). A key is a
+Fernet key (AES-128-CBC and HMAC-SHA256). The key file has mode 0600 and one key a line: the first one seals, all of them
+can open. `fleethook up`, or the first `hooks apply`, makes the file; `fleethook key export` and `key import` copy a key to
+another machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PREFIX: Final = "sealed:"
 UNKNOWN: Final = "unknown"
 _KEY_BYTES: Final = 32
 VARIABLE: Final = "FLEETHOOK_SECRET_KEY_FILE"
-"""Names the key file where the workers of a fleet share one, e.g. from a mounted secret."""
+"""The variable with the path of the key file, for workers that share one, e.g. from a mounted secret."""
 
 
 class MissingKey(ConfigError):
@@ -56,7 +56,7 @@ def make_key() -> Path:
 
 
 def seal(secret: str) -> str:
-    """`secret` as Redis may hold it; references (`env:`, `file:`) and sealed secrets stay as they are."""
+    """`secret` in the form that Redis stores; references (`env:`, `file:`) and sealed secrets stay as they are."""
     from cryptography.fernet import Fernet
 
     if not secret.startswith("whsec_"):
@@ -66,12 +66,12 @@ def seal(secret: str) -> str:
 
 
 def unseal(sealed: str) -> str:
-    """The secret in a sealed one; MissingKey if this machine does not have the key that sealed it."""
+    """The secret behind a sealed one; MissingKey if this machine does not have its key."""
     from cryptography.fernet import Fernet, InvalidToken
 
     path = key_file()
     wanted, colon, token = sealed.removeprefix(PREFIX).partition(":")
-    if not colon:  # as older versions sealed
+    if not colon:  # an older version sealed it
         wanted, token = "", wanted
     try:
         keys = _keys(path)
@@ -91,7 +91,7 @@ def key_id(key: bytes) -> str:
 
 
 def key_ids() -> list[str]:
-    """The ids of this machine's keys, the one that seals first; empty if there is no key file."""
+    """The ids of this machine's keys, first the one that seals; empty if there is no key file."""
     try:
         return [key_id(key) for key in _keys(key_file())]
     except MissingKey:
@@ -115,7 +115,7 @@ def import_key(text: str) -> str:
     key = text.strip().encode("ascii", "replace")
     if not _is_key(key):
         raise ConfigError(
-            "this is not a key", hint="pipe what `fleethook key export` prints on the machine that has it"
+            "this is not a key", hint="pipe the output of `fleethook key export` from the machine that has it"
         )
     path = key_file()
     known = _keys(path) if path.exists() else []
@@ -127,7 +127,7 @@ def import_key(text: str) -> str:
 
 
 def fingerprint(secret: str) -> str:
-    """What is shown of a secret: enough to see that it changed."""
+    """A short text in place of a secret, which shows only whether the secret changed."""
     if secret.startswith(PREFIX):
         try:
             secret = unseal(secret)
@@ -158,5 +158,5 @@ def _keys(path: Path) -> list[bytes]:
     except OSError as error:
         raise MissingKey(UNKNOWN, f"the key file {path} cannot be read: {error.strerror}") from error
     if not keys or not all(map(_is_key, keys)):
-        raise MissingKey(UNKNOWN, f"the key file {path} holds something that is no key")
+        raise MissingKey(UNKNOWN, f"the key file {path} contains a line that is no key")
     return keys

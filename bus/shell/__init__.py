@@ -1,4 +1,4 @@
-"""What a shell would run: every command in a command line, seen through quoting, wrappers and nested shells.
+"""Reads a command line: every command that a shell would run, also in quotes, wrappers and nested shells.
 
 Read with tree-sitter's Bash grammar, never run. Meant for the mistakes of agents that are not attackers: it fills in
 variables of the same line, `echo` and `pwd` in `$(…)`, and follows `sudo`, `xargs`, `find -exec`, `bash -c`, `ssh`, pipes
@@ -13,15 +13,16 @@ from functools import lru_cache
 from typing import Final
 
 from bus.shell.budget import FULL, LIGHT, Budget, Limits
+from bus.shell.command_paths import changed
 from bus.shell.commands import CHANGES, Command, Commands, marks
 from bus.shell.expansions import default_variables
-from bus.shell.found import NOTHING, Call, Found
 from bus.shell.inner import Inner, args_of
+from bus.shell.line_state import NOTHING, Call, LineState
 from bus.shell.parsing import raw_names, without_quotes
-from bus.shell.paths import changed
-from bus.shell.plain import Stage, Statement, plain_statements
+from bus.shell.plain_lines import Stage, Statement, other_statements, plain_command, plain_statements
+from bus.shell.quoting import evaluated_scripts
 from bus.shell.reader import Reader
-from bus.shell.state import quiet_commands, single_command
+from bus.shell.shell_state import quiet_commands, single_command
 from bus.shell.words import UNKNOWN, UNSET, clean
 
 __all__ = [
@@ -37,12 +38,12 @@ __all__ = [
 ]
 
 MAX_LENGTH: Final = FULL.length
-"""Characters that are read; of what is behind them only the names are seen, and `truncated` says so."""
+"""Characters that are read. Behind them only names are collected, and `truncated` is set."""
 _MOST_QUIET: Final = 512
-"""Characters, of which no budget has to be kept."""
+"""A line of quiet commands that has at most so many characters needs no budget."""
 _MOST_WRAPPERS: Final = 4
 _MOST_WRAPPED: Final = 32
-"""Wrappers around a command, and its words, of which no budget has to be kept."""
+"""A command with fewer wrappers around it, and at most so many words, needs no budget."""
 
 
 def commands(text: str) -> Commands:
@@ -55,7 +56,7 @@ def commands(text: str) -> Commands:
 
 
 def as_read(line: Commands, text: str) -> str:
-    """What a shell makes of `text`: a line for each command, then the text without quotes, for what was not read."""
+    """A line for each command in `text`, then the text without quotes, because some parts may not have been read."""
     return f"{line.text}\n{without_quotes(text)}"
 
 
@@ -64,7 +65,7 @@ def commands_if_light(text: str) -> Commands | None:
     return None if len(text) > LIGHT.length else _light_commands(text)
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=16)
 def _light_commands(text: str) -> Commands | None:
     found = _read(text, LIGHT)
     return None if found.truncated else found
@@ -77,19 +78,27 @@ def _commands(text: str) -> Commands:
 
 def _read(text: str, limits: Limits) -> Commands:
     cut = clean(text[: limits.length])
-    statements = plain_statements(cut)
-    words = _single(statements, limits) if statements is not None and len(text) <= limits.length else None
-    first, inner = single_command(words) if words else (None, [])
-    if first is not None and not inner:
-        return Commands((first,), False, False, _single_marks(first.program, first.prompt, bool(changed(first))))
-    if first is not None:
+    if "'" in cut and ("[$(" in cut or "[`" in cut or "@P}" in cut):
+        cut = "\n".join([cut, *evaluated_scripts(cut)])
+    words = plain_command(cut)
+    inner: list[Inner] = []
+    items: tuple[Command, ...] = ()
+    statements = other_statements(cut) if words is None else None
+    if statements is not None:
+        words = _single(statements)
+    if words is not None and len(words) > limits.words:
+        words, statements = None, plain_statements(cut)
+    if words is not None:
+        first, inner = single_command(words)
+        if not inner:
+            return Commands((first,), False, False, _single_marks(first.program, first.prompt, bool(changed(first))))
         items = _wrapped(first, inner)
-    else:
-        items = quiet_commands(statements) if statements is not None and len(text) <= _MOST_QUIET else ()
+    elif statements is not None and len(text) <= _MOST_QUIET:
+        items = quiet_commands(statements)
     if items:
         return Commands(items, False, False, _marks_of(items))
     budget = Budget(limits)
-    found = Found(budget)
+    found = LineState(budget)
     reader = Reader(found, default_variables(), ".")
     try:
         if words:
@@ -102,7 +111,9 @@ def _read(text: str, limits: Limits) -> Commands:
         found.too_deep = True
     if len(text) > limits.length:
         budget.stop(f"it is longer than {limits.length} characters")
-    names = raw_names(text) if budget.stopped or found.too_deep else frozenset(found.unread)
+    names = frozenset(found.unread)
+    if budget.stopped or found.too_deep:
+        names |= raw_names(text)
     return Commands(
         tuple(found.items),
         bool(budget.stopped),
@@ -113,20 +124,18 @@ def _read(text: str, limits: Limits) -> Commands:
     )
 
 
-def _single(statements: list[Statement], limits: Limits) -> list[str] | None:
+def _single(statements: list[Statement]) -> list[str] | None:
     """The words of a line of one plain command; None for any other line."""
     if len(statements) > 1 or len(statements[0]) > 1 or len(statements[0][0]) > 1:
         return None
     stage = statements[0][0][0]
-    if not isinstance(stage, Stage) or stage.redirected or stage.assignments or len(stage.words) > limits.words:
-        return None
-    return stage.words
+    return stage.words if isinstance(stage, Stage) and not (stage.redirected or stage.assignments) else None
 
 
 def _wrapped(first: Command, inner: list[Inner]) -> tuple[Command, ...]:
-    """All that a line of one plain command runs that runs others; empty where these are not one in another: `sudo rm x`.
+    """The command of a line with one command, and each command inside it (`sudo rm x`); empty where one runs several.
 
-    What these print or change for later ones does not matter, so this takes a third of the time of a reader.
+    No later command depends on what these print or change, so this takes a third of the time of a `Reader`.
     """
     items = [first]
     while inner:

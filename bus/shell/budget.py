@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 
 class Limits(NamedTuple):
-    """What one line may cost in all, over its nested scripts."""
+    """The limits for one line with all its nested scripts."""
 
     length: int
     """Characters of the line."""
@@ -41,11 +41,11 @@ LIGHT: Final = Limits(
     text=32 * 1024,
     parse_seconds=0.004,
 )
-"""What a loop that others wait for may read itself: a few milliseconds at most, and far above ordinary lines."""
+"""The limits for an event loop that others wait for: a few milliseconds at most, and far above ordinary lines."""
 
 
 class Budget:
-    """What is left of the limits while one line is read; `stopped` says in words which of them was reached first."""
+    """The rest of the limits while one line is read; `stopped` says in words which limit was reached first."""
 
     __slots__ = ("commands", "limits", "nested", "stopped", "text", "words")
 
@@ -83,7 +83,7 @@ class Budget:
         return not self.stopped
 
     def cut(self, words: Sequence[str]) -> Sequence[str]:
-        """As many words as one word may become; where there are more, reading has stopped."""
+        """At most as many words as one word may become; more of them stop the reading."""
         self.take_text(sum(map(len, words)))
         if len(words) <= self.limits.word:
             return words

@@ -1,4 +1,4 @@
-"""What a shell's own commands change for the rest of a script: `x=1`, `export`, `set --`, `shift`, `read`, `cd -`, `pushd`."""
+"""Applies a shell's own commands, which change the rest of a script: `x=1`, `export`, `set --`, `read`, `cd -`, `pushd`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def apply_builtin(program: str, args: Sequence[Arg], stdin: Output, printed: str
     elif program in ("mapfile", "readarray"):
         operands = args[read_options(args, names("-d -n -O -s -u -C -c")).end :]
         name = operands[0].text if operands else "MAPFILE"
-        scope.variables[name] = tuple(stdin.text.splitlines()[:_MOST]) if stdin.text else (UNKNOWN,)
+        scope.variables[name] = tuple(scope.budget.cut(stdin.text.splitlines())) if stdin.text else (UNKNOWN,)
         scope.origins[name] = stdin.programs
     elif program == "printf" and len(args) > 2 and args[0].text == "-v":
         scope.variables[args[1].text] = (printed if printed is not None else UNKNOWN,)
@@ -59,7 +59,7 @@ def _read(args: Sequence[Arg], stdin: Output, scope: WordScope) -> None:
     options = read_options(args, _READ)
     targets = [arg.text for arg in args[options.end :]] or ["REPLY"]
     array = options.value("-a")
-    lines = [line for line in (stdin.text or "").splitlines() if line.strip()][:_MOST]
+    lines = scope.budget.cut([line for line in (stdin.text or "").splitlines() if line.strip()])
     if array is not None:
         scope.variables[array.text] = tuple(word for line in lines[:1] for word in line.split()) or (UNKNOWN,)
         return
@@ -107,7 +107,7 @@ class DirectoryStack:
 
 
 def assign(node: Node, scope: WordScope) -> tuple[tuple[str, str], ...]:
-    """Take over what `x=1`, `export x=1`, `unset x` say; the names and values set."""
+    """Apply `x=1`, `export x=1` or `unset x` to `scope`. Returns the names and values that are set."""
     if node.type != "variable_assignment":
         if node.type == "unset_command":
             for child in node.named_children:

@@ -45,7 +45,7 @@ METHODS: Final[dict[str, tuple[str, ...]]] = {
     "write_bytes": ("tee",),
     "touch": ("touch",),
 }
-"""Methods of a path, and what they do to it."""
+"""Methods of a path, and the commands that do the same."""
 SHELLS: Final = frozenset(
     {"os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput", "commands.getoutput"}
     | {"asyncio.create_subprocess_shell", "pexpect.spawn", "pexpect.run", "popen2.popen2"}
@@ -68,13 +68,15 @@ SAME: Final = frozenset(
     | {"os.path.expanduser", "os.path.normpath", "os.path.expandvars", "bytes", "shlex.quote"}
 )
 HOMES: Final = frozenset({"Path.home", "pathlib.Path.home"})
+PYTHON_PROGRAMS: Final = {name: command[0] for name, command in (COMMANDS | METHODS | SERVICES).items()}
+"""The program that does the same as each function and method."""
 KNOWN: Final = {*COMMANDS, *SHELLS, *SPAWNS, *EXECS, *FETCHERS, "pathlib.Path"}
 BELOW: Final = frozenset({"os.listdir", "os.scandir", "os.walk"})
 UNCHANGED: Final = frozenset({"expanduser", "resolve", "absolute", "strip", "decode", "encode", "as_posix", "rstrip"})
 """Methods that give back what they are called on, as far as a path or a command goes."""
 
 SCRIPT: Final = ("",)
-"""Stands for a function that hands a text to a shell."""
+"""The entry of a function that hands a text to a shell."""
 DELETE, TREE, _DIRECTORY, WRITE, MOVE, COPY = ("rm",), ("rm", "-r"), ("rmdir",), ("tee",), ("mv",), ("cp",)
 LINK: Final = ("ln", "-s")
 

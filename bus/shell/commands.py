@@ -1,21 +1,38 @@
-"""What a command in a shell is, and what a few harmless programs print."""
+"""One shell command as a value, and the output of a few harmless programs."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
-from bus.shell.batches import find_roots, found_below
+from bus.lazy.regex import lazy_regex
+from bus.shell.argument_runners import find_roots, found_below
 from bus.shell.expansions import ansi_c
+from bus.shell.inner import RUN_NAMES
+from bus.shell.programs.filters import CLIENTS, REWRITING, rewritten
 from bus.shell.words import MAX_LENGTH, PROJECT, UNKNOWN, UNSET, Output, is_hidden, shown
 
 _FILTERS: Final = frozenset({"head", "tail", "sort", "uniq", "grep", "egrep", "tee", "cat"})
-_CONVERSION: Final = re.compile(r"(%%|%[-+ #0-9.*]*[a-zA-Z])")
-_NO_BACKGROUND: Final = re.compile(rb"&&|[<>]&|&>")
-_PATTERN: Final = re.compile(r"[?*\[]")
+_REWRITTEN: Final = REWRITING | CLIENTS | {"grep", "egrep"}
+_CONVERSION: Final = lazy_regex(r"(%%|%[-+ #0-9.*]*[a-zA-Z])")
+_NO_BACKGROUND: Final = lazy_regex(rb"&&|[<>]&|&>")
+_PATTERN: Final = lazy_regex(r"[?*\[]")
 _NAMED_BY_PATTERN: Final = ("rm", "sh", "bash", "dd", "find", "shred", "chmod", "chown", "mkfs")
+_SPLIT_NAMES: Final = RUN_NAMES | {
+    "mkfs",
+    "chmod",
+    "chown",
+    "truncate",
+    "unlink",
+    "mv",
+    "tee",
+    "crontab",
+    "curl",
+    "wget",
+    "eval",
+}
+"""Programs that are also seen in a name with something unknown in it."""
 _WRITING: Final = frozenset({">", ">>", ">|", "&>", "&>>", ">&"})
 
 
@@ -34,26 +51,26 @@ class Command(NamedTuple):
     code_from: tuple[str, ...] = ()
     """The programs whose output it runs as code: `curl … | sh`, `bash <(curl …)`, `sh -c "$(curl …)"`."""
     directory: str = "."
-    """Where it runs, from the directory of the line: `.` until a `cd`; UNKNOWN where that cannot be told."""
+    """Its directory, relative to that of the line: `.` until a `cd`; UNKNOWN if it is not known."""
     depth: int = 0
     """How many scripts it was found in: 0 for the line itself, 1 for what its `bash -c` runs."""
     fork_bomb: bool = False
-    """It calls the function that it stands in, piped into itself or in the background."""
+    """It calls the function whose body it is part of, piped into itself or in the background."""
     prompt: bool = False
     """It opens a shell, a REPL or a client that reads what is typed: nothing else is its standard input."""
     stdin: str | None = None
-    """What it reads from a pipe, heredoc or here-string, where that can be told."""
+    """Its input from a pipe, heredoc or here-string, if that is known."""
     path: str = ""
     """Its first word as it is written, where that is not just the name in small letters: `./Check.sh`."""
 
     @property
     def line(self) -> str:
-        """Program and arguments with single blanks, what is not known as `$…`; for patterns and for people."""
+        """Program and arguments with single blanks between them; unknown parts are written `$…`. For patterns and people."""
         return shown(" ".join((self.program, *self.words)))
 
     @property
     def spoken(self) -> str:
-        """The line with its variables before it and its redirections behind it."""
+        """The line with its assignments before it and its redirections behind it."""
         before = [f"{name}={value}" for name, value in self.assignments]
         after = [f"{operator} {target}" for operator, target in self.redirects]
         return shown(" ".join([*before, *([self.program] if self.program else []), *self.words, *after]))
@@ -70,7 +87,7 @@ class Command(NamedTuple):
 
 
 class Commands(NamedTuple):
-    """All commands of a line, in reading order; wrappers stand before what they run."""
+    """All commands of a line, in reading order; a wrapper comes before what it runs."""
 
     items: tuple[Command, ...] = ()
     truncated: bool = False
@@ -78,7 +95,7 @@ class Commands(NamedTuple):
     incomplete: bool = False
     """A part could not be parsed, or was nested too deep, and was read roughly or not at all."""
     marks: frozenset[str] = frozenset()
-    """What most rules can be told from: its programs, `code from curl`, `fork bomb` (`command_rules.marks_of`)."""
+    """Short facts that most rules can be decided by: its programs, `code from curl`, `fork bomb` (`marks`)."""
     stopped: str = ""
     """Why reading stopped before the end, in words that follow "the command": "it runs more than 2000 commands"."""
     unread: frozenset[str] = frozenset()
@@ -86,7 +103,7 @@ class Commands(NamedTuple):
 
     @property
     def text(self) -> str:
-        """A line for each command with its variables and redirections, without quotes, what is not known as `$…`."""
+        """A line for each command with its assignments and redirections, without quotes; unknown parts are written `$…`."""
         return "\n".join([one.spoken for one in self.items])
 
 
@@ -96,7 +113,7 @@ PROMPT: Final = "prompt"
 
 
 def marks(items: Iterable[Command]) -> frozenset[str]:
-    """What a rule may ask of these commands by name alone."""
+    """The marks of these commands (`Commands.marks`): what a rule can look up by name."""
     found: set[str] = set()
     for one in items:
         found.add(one.program)
@@ -112,12 +129,12 @@ def marks(items: Iterable[Command]) -> frozenset[str]:
 
 
 def is_family(pattern: str) -> bool:
-    """Whether a program's pattern is the mark of a family such as `mkfs.*`, which `mkfs.ext4` has as well as its own."""
+    """Whether a program's pattern is the mark of a family, such as `mkfs.*`. `mkfs.ext4` has that mark and its own."""
     stem = pattern.removesuffix(".*")
     return stem != pattern and stem.replace("-", "").replace("_", "").isalnum()
 
 
-_SILENT: Final = re.compile(r"[\s({]*(?::|true|false)?[\s;})]*")
+_SILENT: Final = lazy_regex(r"[\s({]*(?::|true|false)?[\s;})]*")
 
 
 def is_silent(source: str) -> bool:
@@ -126,7 +143,10 @@ def is_silent(source: str) -> bool:
 
 
 def read_own_output(items: list[Command], first: int) -> None:
-    """Note in a pipeline's last command that an earlier stage, from `first` on, reads what it empties: `sort f | uniq > f`."""
+    """Note in a pipeline's last command where it empties a file that an earlier stage reads: `sort f | uniq > f`.
+
+    The stages begin at the index `first`.
+    """
     last = items[-1] if len(items) - first > 1 else None
     if last is None or not (last.redirects or last.program == "tee"):
         return
@@ -143,7 +163,7 @@ def plain_path(word: str) -> str:
 
 
 def calls_itself(name: str, items: Sequence[Command], body: bytes) -> bool:
-    """Whether a function of this name whose body runs `items` calls itself in a pipe, or more than once in the background."""
+    """Whether the function `name`, whose body runs `items`, calls itself in a pipe or more than once in the background."""
     calls = [one for one in items if one.program == name]
     piped = any(name in one.piped_from for one in calls)
     return piped or (len(calls) > 1 and b"&" in _NO_BACKGROUND.sub(b"", body))
@@ -158,6 +178,8 @@ def program_name(text: str) -> str:
     """The lower-cased name of the program that a first word names; UNKNOWN where only the shell knows."""
     if is_hidden(text):
         name = text.rpartition("/")[2].replace(UNSET, "")  # `r${x}m`: what is not set is empty
+        if UNKNOWN in name and (plain := name.replace(UNKNOWN, "").lower()) in _SPLIT_NAMES:
+            return plain  # `r$@m`
         return UNKNOWN if is_hidden(name) or not name else name.lower()
     name = text.rstrip("/").rpartition("/")[2].lower().removesuffix(".exe")
     if not name.isascii() or name.replace("-", "").replace("_", "").isalnum():
@@ -167,40 +189,49 @@ def program_name(text: str) -> str:
     return name[1:] if name[:1] == "=" else name  # zsh: `=rm` is the path of rm
 
 
-PRINTING: Final = _FILTERS | {
-    "echo",
-    "printf",
-    "cd",
-    "pushd",
-    "popd",
-    "export",
-    "set",
-    "mkdir",
-    ":",
-    "true",
-    "locate",
-    "plocate",
-    "mdfind",
-    "printenv",
-    "git",
-    "mktemp",
-    "which",
-    "command",
-    "type",
-    "realpath",
-    "readlink",
-    "dirname",
-    "ls",
-    "find",
-    "gfind",
-}
-"""The programs of which it is known what they print."""
+PRINTING: Final = (
+    _FILTERS
+    | {
+        "echo",
+        "printf",
+        "cd",
+        "pushd",
+        "popd",
+        "export",
+        "set",
+        "mkdir",
+        ":",
+        "true",
+        "locate",
+        "plocate",
+        "mdfind",
+        "printenv",
+        "git",
+        "mktemp",
+        "which",
+        "command",
+        "type",
+        "realpath",
+        "readlink",
+        "dirname",
+        "ls",
+        "find",
+        "gfind",
+    }
+    | REWRITING
+    | CLIENTS
+)
+"""The programs whose output `printed` may know."""
 
 
 def printed(program: str, words: tuple[str, ...], stdin: Output) -> str | None:
-    """What a few harmless programs print."""
+    """The output of a few harmless programs; None if it is not known."""
     if program not in PRINTING:
         return None
+    if program in _REWRITTEN and (stdin.text is None or program not in _FILTERS):
+        return rewritten(program, words, stdin.text)
+    if stdin.text is None and program in _FILTERS:  # as in most pipelines
+        return "" if program in ("cat", "head", "tail") and words[-1:] == ("/dev/null",) else None
     if program == "echo":
         escapes = bool(words) and words[0] in ("-e", "-ne", "-en")
         text = " ".join(words[1:] if words and words[0] in ("-n", "-e", "-E", "-ne", "-en") else words)
@@ -250,12 +281,12 @@ def printed(program: str, words: tuple[str, ...], stdin: Output) -> str | None:
 
 
 def _listed(words: tuple[str, ...]) -> str | None:
-    """What `ls` prints: names, not paths, for a directory; what it is given where those are files."""
+    """The output of `ls`: names (not paths) for a directory, its arguments for files."""
     flags = "".join(word[1:] for word in words if word.startswith("-") and not word.startswith("--"))
     given = [word for word in words if not word.startswith("-")]
     if "d" in flags or any("*" in word or "?" in word for word in given):
         return " ".join(given)
-    # Of another directory it prints names that mean something else here, or the one file that it is given.
+    # For another directory `ls` prints names that mean something else here; for a file it prints that file.
     return "*" if "l" not in flags and all(word.rstrip("/") in ("", "~", ".", "..") for word in given) else None
 
 
@@ -267,7 +298,7 @@ def _decoded(text: str) -> str:
 
 
 def _formatted(words: tuple[str, ...]) -> str | None:
-    """What `printf` prints, roughly: every conversion takes the next argument as it is."""
+    """Roughly the output of `printf`: every conversion takes the next argument as it is."""
     if words[:1] == ("-v",):
         words = words[2:]
     if not words:

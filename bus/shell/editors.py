@@ -1,7 +1,7 @@
-"""Programs that run a command on the side: editors, pagers, debuggers, awk, `sed e`, `nc -e`, the variables that name such.
+"""Programs that can run a shell command besides their own work: editors, pagers, debuggers, awk, `sed e`, `nc -e`.
 
-Also clients and tools with commands of their own for it (psql's `\\!`, sqlite3's `.shell`, `cmake -E rm`), and interpreters of
-which no functions are listed.
+Also clients and tools that have a command for it (psql's `\\!`, sqlite3's
+`.shell`, `cmake -E rm`), and interpreters whose functions are not listed.
 """
 
 from __future__ import annotations
@@ -11,29 +11,36 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
+from bus.lazy.regex import lazy_regex
 from bus.shell.inner import Arg, Inner, Unwrap
+from bus.shell.programs.options import matching, named_options, run_by_option
+from bus.shell.programs.variables import side_script
 from bus.shell.scanned_code import other_calls, scanned_calls
 from bus.shell.words import Output
 
-_SPAWNED: Final = re.compile(r"(?:^|[;\n{\[]\s*)(?:spawn|exec|system)\s+(?:-\S+\s+)*([^;\n\]}]+)")
-_LISP: Final = re.compile(
+_SPAWNED: Final = lazy_regex(r"(?:^|[;\n{\[]\s*)(?:spawn|exec|system)\s+(?:-\S+\s+)*([^;\n\]}]+)")
+_LISP: Final = lazy_regex(
     r'\((shell-command(?:-to-string)?|async-shell-command|call-process-shell-command|term|ansi-term|compile|delete-directory|delete-file)\s+"((?:\\.|[^"\\])*)"'
 )
-_SED: Final = re.compile(r"(?:^|[;\n{])\s*(?:\d+|\$|/[^/]*/)?(?:,(?:\d+|\$|/[^/]*/))?!?\s*e\s+([^;\n}]+)")
-_SED_REPLACED: Final = re.compile(r"s([/|,#@!:])(?:\\.|(?!\1).)*\1((?:\\.|(?!\1).)*)\1([a-zA-Z0-9]*)")
-_SIDE: Final = re.compile(
+_SED: Final = lazy_regex(r"(?:^|[;\n{])\s*(?:\d+|\$|/[^/]*/)?(?:,(?:\d+|\$|/[^/]*/))?!?\s*e\s+([^;\n}]+)")
+_SED_REPLACED: Final = lazy_regex(r"s([/|,#@!:])(?:\\.|(?!\1).)*\1((?:\\.|(?!\1).)*)\1([a-zA-Z0-9]*)")
+_SED_WRITES: Final = lazy_regex(r"(?:^|[;\n{/|#,@gpI0-9$])\s*w\s+([^\s;}]+)")
+_SIDE: Final = lazy_regex(
     r"^\s*:*(?:sil(?:ent)?!?\s+)?[%.,$\d]*(?:!|r(?:ead)?\s*!|w(?:rite)?\s*!|exe(?:cute)?\s+['\"]!)\s*(.+)"
 )
-_VIM_DELETE: Final = re.compile(r"""\bdelete\(\s*['"]([^'"]+)['"](?:\s*,\s*['"](\w+)['"])?""")
-_VIM_SYSTEM: Final = re.compile(r"""\b(?:system(?:list)?|termopen|jobstart|job_start|term_start)\(\s*(['"])(.*?)\1""")
-_VIM_COMMAND: Final = re.compile(r"-[a-zA-Z]*c")
-_ED_RUNS: Final = re.compile(r"^\s*(?:[\d,.$%]*[rwWe]\s*)?!(.+)")
+_VIM_DELETE: Final = lazy_regex(r"""\bdelete\(\s*['"]([^'"]+)['"](?:\s*,\s*['"](\w+)['"])?""")
+_VIM_SYSTEM: Final = lazy_regex(r"""\b(?:system(?:list)?|termopen|jobstart|job_start|term_start)\(\s*(['"])(.*?)\1""")
+_VIM_COMMAND: Final = lazy_regex(r"-[a-zA-Z]*c")
+_ED_RUNS: Final = lazy_regex(r"^\s*(?:[\d,.$%]*[rwWe]\s*)?!(.+)")
 _MOST_LINES: Final = 64
-_SHELLS: Final = re.compile(r"(?:\S*/)?(?:ba|z|da|k|c|tc|a)?sh(?:\s.*)?|(?:\S*/)?(?:cmd|powershell)(?:\.exe)?(?:\s.*)?")
+_SHELLS: Final = lazy_regex(r"(?:\S*/)?(?:ba|z|da|k|c|tc|a)?sh(?:\s.*)?|(?:\S*/)?(?:cmd|powershell)(?:\.exe)?(?:\s.*)?")
 
-_ESCAPES: Final = ("\\!", "system", "shell", "program")
-"""One of these is in a text that `_ESCAPED` finds something in."""
-_ESCAPED: Final = re.compile(r"(?im)(?:^|;)[ \t]*(?:\.shell|\.system|\\!|system)\s+(.+)$|\bprogram\s+'([^']+)'")
+_ESCAPES: Final = ("\\!", "system", ".sh", "|", "program", "--pager")
+"""Every text that `_ESCAPED` matches has one of these in it."""
+_ESCAPED: Final = lazy_regex(
+    r"(?im)(?:^|;)[ \t]*(?:\.sh(?:ell)?\s|\.system\s|\\!|system\s|\.(?:once|output)\s+\||--pager=)\s*(.+)$"
+    r"|\bprogram\s+'([^']+)'"
+)
 _CMAKE: Final = {
     "rm": ("rm",),
     "remove": ("rm",),
@@ -44,47 +51,6 @@ _CMAKE: Final = {
     "time": ("time",),
 }
 _CODE: Final = frozenset({"-e", "-E", "-c", "--eval", "-eval", "--evaluate", "--command", "runner", "-s"})
-
-VARIABLES: Final = frozenset(
-    [
-        "EDITOR",
-        "VISUAL",
-        "PAGER",
-        "MANPAGER",
-        "BROWSER",
-        "GIT_EDITOR",
-        "GIT_SEQUENCE_EDITOR",
-        "GIT_PAGER",
-        "GIT_SSH_COMMAND",
-        "GIT_EXTERNAL_DIFF",
-        "GIT_ASKPASS",
-        "GIT_PROXY_COMMAND",
-        "LESSOPEN",
-        "LESSCLOSE",
-        "MANOPT",
-        "PROMPT_COMMAND",
-    ]
-)
-"""Variables whose value is a command that a program runs."""
-_FILLED_IN: Final = frozenset({"PS0", "PS1", "PS2", "PS4", "ENV", "BASH_ENV"})
-"""Variables whose value a shell fills in as if it were in double quotes."""
-
-
-def variable_script(name: str, value: str) -> Iterator[Inner]:
-    """What the value of a variable makes a program or a shell run."""
-    if name in VARIABLES:
-        yield from side_script(value.removeprefix("|") if name == "LESSOPEN" else value)
-    elif name.startswith("GIT_CONFIG_") and "!" in value:
-        yield Inner(script=value.partition("!")[2].rstrip("'"))
-    elif name in _FILLED_IN and ("$(" in value or "`" in value):
-        yield Inner(script=': "{}"'.format(value.replace('"', "")))
-
-
-def side_script(text: str, sources: tuple[str, ...] = ()) -> Iterator[Inner]:
-    """What the value of such a variable or setting runs; a plain program's name is not worth reading."""
-    plain = text.strip()
-    if " " in plain and not plain.startswith(("ssh ", "sed -i", "less ", "code ", "vim ", "nvim ")):
-        yield Inner(script=plain, sources=sources)
 
 
 def _vim(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
@@ -100,7 +66,7 @@ def _vim(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
 
 
 def _vim_runs(text: str) -> Iterator[Inner]:
-    """What a command line of vim runs and deletes."""
+    """The commands that a command line of vim runs, and its deletions."""
     word, _, rest = text.lstrip(": ").partition(" ")
     if word in ("lua", "luado"):
         yield from scanned_calls("lua", text)
@@ -119,7 +85,7 @@ def _vim_runs(text: str) -> Iterator[Inner]:
 
 
 def _ed(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
-    """What `ed` is given to do: `!rm x`, `r !rm x`, and `,d` with `w` for a file that is emptied."""
+    """The commands of an `ed` script: `!rm x`, `r !rm x`, and `,d` with `w`, which empties the file."""
     emptied = False
     for line in (stdin.text or "").splitlines()[:_MOST_LINES]:
         if match := _ED_RUNS.match(line):
@@ -145,6 +111,9 @@ def _sed(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
         if "e " in text:
             for match in _SED.finditer(text):
                 yield Inner(script=match[1], sources=arg.sources)
+        if "w " in text:
+            for match in _SED_WRITES.finditer(text):
+                yield Inner(argv=(Arg("tee"), Arg(match[1])))
         if (replaced := _SED_REPLACED.search(text)) and "e" in replaced[3]:
             yield Inner(script=re.sub(r"\\(.)", r"\1", replaced[2]), sources=arg.sources)
 
@@ -229,14 +198,15 @@ def _cmake(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
 
 
 def _other(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
-    """An interpreter whose functions are not known one by one."""
+    """An interpreter whose functions are not listed in `code_functions`."""
     given = [after for arg, after in pairwise(args) if arg.text in _CODE]
     for text in (*(arg.text for arg in given), stdin.text or ""):
         yield from other_calls(text)
 
 
-_SYSTEM: Final = re.compile(r"""(?:system\s*\(\s*|\|\s*getline|\|\s*)?"((?:\\.|[^"\\])*)"\s*(\))?""")
-_SYSTEM_VARIABLE: Final = re.compile(r"system\s*\(\s*(\w+)|\|\s*getline|\|\s*(\w+)")
+_SYSTEM: Final = lazy_regex(r"""(?:system\s*\(\s*|\|\s*getline|\|\s*)?"((?:\\.|[^"\\])*)"\s*(\))?""")
+_AWK_WRITES: Final = lazy_regex(r'\bprintf?\b[^;{}|]*?(>>?)\s*"([^"]+)"')
+_SYSTEM_VARIABLE: Final = lazy_regex(r"system\s*\(\s*(\w+)|\|\s*getline|\|\s*(\w+)")
 
 
 def _awk(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
@@ -247,7 +217,9 @@ def _awk(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
             given.append(args[place + 1])
         elif arg.text.startswith("-v") or (place and args[place - 1].text == "-v"):
             continue
-        elif "system" in arg.text or "|" in arg.text:
+        for sign, path in _AWK_WRITES.findall(arg.text) if ">" in arg.text else ():
+            yield Inner(argv=(Arg("tee"), *((Arg("-a"),) if sign == ">>" else ()), Arg(path)))
+        if "system" in arg.text or "|" in arg.text:
             for match in _SYSTEM.finditer(arg.text):
                 yield Inner(script=match[1].replace('\\"', '"'), sources=arg.sources)
             named = {name for pair in _SYSTEM_VARIABLE.findall(arg.text) for name in pair}
@@ -257,54 +229,25 @@ def _awk(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
                     yield Inner(script=value, sources=sources)
 
 
-_SSH_PROGRAM: Final = re.compile(
-    r"(?i)(?:-o)?\s*(?:Proxy|Local|KnownHosts|RemoteKnownHosts)Command\s*[=\s]\s*(.+)", re.DOTALL
+_SSH_PROGRAM: Final = lazy_regex(
+    r"(?i)(?:-o)?\s*(?:(?:Proxy|Local|KnownHosts|RemoteKnownHosts)Command\s*[=\s]|Match\b.*\bexec\b)\s*(.+)", re.DOTALL
 )
 
 
 def remote_programs(args: Sequence[Arg]) -> Iterator[Inner]:
-    """What `ssh -o ProxyCommand=…` and its like run on this machine."""
+    """The commands that `ssh -o ProxyCommand=…` and similar options run on this machine."""
     for arg in args:
-        if "ommand" in arg.text and (match := _SSH_PROGRAM.match(arg.text)):
-            yield Inner(script=match[1], sources=arg.sources)
+        if ("ommand" in arg.text or "Match" in arg.text) and (match := _SSH_PROGRAM.match(arg.text)):
+            yield Inner(script=match[1].strip('"'), sources=arg.sources)
 
 
 def _copies(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
-    """`scp` and `sftp`: the program that connects, and `!rm x` typed into sftp."""
+    """`scp` and `sftp`: the program that connects, and `!rm x` among sftp's commands."""
     yield from remote_programs(args)
-    yield from _named("-S")(args, stdin)
+    yield from named_options("-S")(args, stdin)
     for line in (stdin.text or "").splitlines()[:_MOST_LINES]:
         if line.startswith("!"):
             yield Inner(script=line[1:])
-
-
-def _named(*names: str) -> Unwrap:
-    """A program that hands the values of these options to a shell."""
-
-    def unwrap(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
-        for place, arg in enumerate(args):
-            name, equals, value = arg.text.partition("=")
-            if name in names and equals:
-                yield Inner(script=value.removeprefix("exec="), sources=arg.sources)
-            elif arg.text in names and place + 1 < len(args):
-                after = args[place + 1]
-                yield Inner(script=after.text.removeprefix("exec="), sources=after.sources)
-
-    return unwrap
-
-
-def _matching(pattern: str, *, stdin_too: bool = False) -> Unwrap:
-    """A program of whose arguments, and perhaps of whose input, the parts that match are scripts."""
-    regex = re.compile(pattern, re.MULTILINE)
-
-    def unwrap(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
-        for arg in args:
-            if found := regex.search(arg.text):
-                yield Inner(script=found[1], sources=arg.sources)
-        for match in regex.finditer((stdin.text or "") if stdin_too else ""):
-            yield Inner(script=match[1])
-
-    return unwrap
 
 
 def _gh(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
@@ -318,6 +261,14 @@ def _gh(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
         yield from side_script(args[3].text, args[3].sources)
 
 
+def _other_code(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
+    yield from _other(args, stdin)
+    for arg in args:
+        if " " in arg.text:
+            yield from run_by_option(args)
+            return
+
+
 EDITORS: Final[dict[str, Unwrap]] = {
     **dict.fromkeys(["vim", "vi", "nvim", "ex", "view", "gvim", "vimdiff", "rvim", "rview", "mvim"], _vim),
     **dict.fromkeys(["emacs", "emacsclient"], _emacs),
@@ -326,7 +277,7 @@ EDITORS: Final[dict[str, Unwrap]] = {
     **dict.fromkeys(["awk", "gawk", "mawk", "nawk"], _awk),
     "gh": _gh,
     **dict.fromkeys(["scp", "sftp"], _copies),
-    "tar": _named(
+    "tar": named_options(
         "--checkpoint-action",
         "--to-command",
         "--use-compress-program",
@@ -336,34 +287,32 @@ EDITORS: Final[dict[str, Unwrap]] = {
         "-I",
         "-F",
     ),
-    "cpio": _named("--rsh-command"),
-    "vagrant": _named("-c", "--command"),
-    "rsync": _named("-e", "--rsh", "--rsync-path"),
-    "zip": _named("-TT", "--unzip-command"),
-    "gcloud": _named("--command"),
-    "chokidar": _named("-c", "--command"),
-    "split": _named("--filter"),
-    "sort": _named("--compress-program"),
-    "tcpdump": _named("-z"),
-    "wget": _named("--use-askpass"),
-    "dpkg": _named("--pre-invoke", "--post-invoke"),
-    "rpm": _matching(r"%\((.*)\)"),
-    "rpmbuild": _matching(r"%\((.*)\)"),
-    **dict.fromkeys(["nano", "pico"], _named("-s", "--speller")),
-    **dict.fromkeys(["bat", "batcat", "delta"], _named("--pager")),
-    **dict.fromkeys(["dtrace", "dtruss"], _named("-c")),
-    "bpftrace": _matching(r"""system\(\s*"((?:\\.|[^"\\])*)\""""),
-    "bazel": _named("--run_under"),
-    "air": _named("--build.cmd", "-build.cmd", "--build.bin"),
-    **dict.fromkeys(["apt", "apt-get", "aptitude"], _matching(r"(?i)-Invoke[^=]*=(.*)")),
-    **dict.fromkeys(["telnet", "ftp", "lftp"], _matching(r"^\s*!(.+)$", stdin_too=True)),
-    **dict.fromkeys(["mail", "mailx", "mutt"], _matching(r"^~?!(.+)$", stdin_too=True)),
+    "cpio": named_options("--rsh-command"),
+    "vagrant": named_options("-c", "--command"),
+    "zip": named_options("-TT", "--unzip-command"),
+    "gcloud": named_options("--command"),
+    "chokidar": named_options("-c", "--command"),
+    "split": named_options("--filter"),
+    "sort": named_options("--compress-program"),
+    "tcpdump": named_options("-z"),
+    "wget": named_options("--use-askpass"),
+    "dpkg": named_options("--pre-invoke", "--post-invoke"),
+    "rpmbuild": matching(r"%\((.*)\)"),
+    **dict.fromkeys(["nano", "pico"], named_options("-s", "--speller")),
+    **dict.fromkeys(["bat", "batcat", "delta"], named_options("--pager")),
+    **dict.fromkeys(["dtrace", "dtruss"], named_options("-c")),
+    "bpftrace": matching(r"""system\(\s*"((?:\\.|[^"\\])*)\""""),
+    "bazel": named_options("--run_under"),
+    "air": named_options("--build.cmd", "-build.cmd", "--build.bin"),
+    **dict.fromkeys(["apt", "apt-get", "aptitude"], matching(r"(?i)-Invoke[^=]*=(.*)")),
+    **dict.fromkeys(["telnet", "ftp", "lftp"], matching(r"^\s*!(.+)$", stdin_too=True)),
+    **dict.fromkeys(["mail", "mailx", "mutt"], matching(r"^(?:--exec=)?~?!(.+)$", stdin_too=True)),
     "expect": _expect,
     **dict.fromkeys(["gdb", "lldb"], _gdb),
     **dict.fromkeys(["man", "less", "more", "most"], _pager),
     **dict.fromkeys(["nc", "ncat", "netcat"], _netcat),
     "socat": _socat,
-    **dict.fromkeys(["psql", "mysql", "mariadb", "sqlite3"], _database),
+    **dict.fromkeys(["psql", "pgcli", "mysql", "mycli", "mariadb", "sqlite3", "duckdb", "usql"], _database),
     "mongosh": _mongosh,
     "cmake": _cmake,
     **dict.fromkeys(
@@ -386,9 +335,9 @@ EDITORS: Final[dict[str, Unwrap]] = {
             "mix",
             "rails",
             "rake",
-            "go",
         ],
         _other,
     ),
+    "go": _other_code,
 }
 """By program."""

@@ -1,4 +1,4 @@
-"""What variables, operators and escapes stand for: `$HOME`, `${x%/}`, `${x/a/b}`, `$'\\x72'`."""
+"""Values of variables, operators and escapes: `$HOME`, `${x%/}`, `${x/a/b}`, `$'\\x72'`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from fnmatch import translate
 from typing import Final
+
+from bus.lazy.regex import lazy_regex
 
 _KNOWN: Final[dict[str, tuple[str, ...]]] = {
     "HOME": ("~",),
@@ -39,9 +41,9 @@ def default_variables(more: Mapping[str, tuple[str, ...]] | None = None) -> dict
     return {**_KNOWN, **(more or {})}
 
 
-RESERVED: Final = re.compile("[\x00-\x05]")
-"""Control characters that mark things here; a shell's words hardly ever hold them."""
-_ANSI: Final = re.compile(
+RESERVED: Final = lazy_regex("[\x00-\x05]")
+"""Control characters that this package uses as marks; a shell's words hardly ever hold them."""
+_ANSI: Final = lazy_regex(
     r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
 )
 _ANSI_NAMES: Final = {
@@ -58,7 +60,7 @@ _ANSI_NAMES: Final = {
 
 
 def ansi_c(text: str) -> str:
-    r"""What `$'…'` holds: `\x72` and its like decoded."""
+    r"""The text of `$'…'`, with `\x72` and similar escapes decoded."""
 
     def decoded(match: re.Match[str]) -> str:
         x, u, big, octal, control, other = match.groups()
@@ -78,12 +80,12 @@ def _character(number: int) -> str:
 
 
 _LONGEST: Final = 1024
-"""Characters of a value and of a pattern; longer ones are not worked out."""
+"""Most characters of a value and of a pattern; an operator on longer ones gives no value."""
 OPERATORS: Final = frozenset({"#", "##", "%", "%%", "/", "//", "/#", "/%", ":", "^", "^^", ",", ",,"})
 
 
 def apply_operator(value: str, operator: str, operands: Sequence[str]) -> str | None:
-    """The value with the operator applied; None where that cannot be told."""
+    """The value with the operator applied; None if the result is not known."""
     first = operands[0] if operands else ""
     if len(value) > _LONGEST or len(first) > 64 or first.count("*") > 4:
         return None

@@ -1,13 +1,12 @@
-"""Commands inside commands: the values that wrappers make, and how the arguments of a wrapper are read."""
+"""Commands inside commands: the value `Inner` that describes one, and how the arguments of a wrapper are read."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from itertools import repeat
 from typing import Final, NamedTuple
 
+from bus.lazy.regex import lazy_regex
 from bus.shell.words import Output
 
 
@@ -18,38 +17,40 @@ class Arg(NamedTuple):
     sources: tuple[str, ...] = ()
 
 
-_new_arg: Final = partial(tuple.__new__, Arg)
+_new: Final = tuple.__new__
 
 
 def args_of(words: Iterable[str]) -> list[Arg]:
-    """Words as arguments in which no program's output is; takes a third of the time of `map(Arg, words)`."""
-    return list(map(_new_arg, zip(words, repeat(()))))
+    """Words as arguments without sources; takes a third of the time of `map(Arg, words)`."""
+    return [_new(Arg, (text, ())) for text in words]
 
 
 class Inner(NamedTuple):
-    """A command inside a command: its arguments, or a script's text; `sources` are the programs that wrote the script."""
+    """A command inside a command: its arguments, or the text of a script; `sources` are the programs that wrote the script."""
 
     argv: tuple[Arg, ...] = ()
     script: str | None = None
     sources: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
-    """What `$0`, `$1` … are in the script."""
+    """The values of `$0`, `$1` … in the script."""
     remote: bool = False
-    """It runs on another machine, in the home directory there."""
+    """Whether it runs on another machine, in the home directory there."""
     directory: str = ""
     """Where it runs, if elsewhere than its wrapper: `env -C /`."""
     assignments: tuple[tuple[str, str], ...] = ()
     """Variables that its wrapper sets: `env X=y bash -c …`."""
     alias: str = ""
-    """The alias that the script is of."""
+    """The alias whose text the script is; empty without one."""
+    unread: tuple[str, ...] = ()
+    """Set where the rest was too much to be read: the programs that may be in it, besides the words of the line."""
 
 
 Unwrap = Callable[[Sequence[Arg], Output], Iterator[Inner]]
-"""What the commands inside a wrapper are, by its arguments and its standard input."""
+"""A reader of one program: its arguments and its standard input into the commands that it runs."""
 
 
 def names(text: str) -> frozenset[str]:
-    """The names in a text, which blanks separate."""
+    """The names in a text that has blanks between them."""
     return frozenset(text.split())
 
 
@@ -122,35 +123,37 @@ def script_from_stdin(stdin: Output, *, remote: bool = False) -> Inner:
 
 
 RUN_BY_UNKNOWN: Final[dict[str, re.Pattern[str]]] = {
-    **dict.fromkeys(["rm", "/bin/rm", "/usr/bin/rm"], re.compile(r"-\w|--(?:recursive|force)")),
-    **dict.fromkeys(["sh", "bash", "zsh", "dash", "ksh", "fish", "/bin/sh", "/bin/bash"], re.compile(r"-\w*c$")),
-    **dict.fromkeys(["python", "python3", "perl", "ruby", "node", "php"], re.compile(r"-\w*[cer]$")),
-    "git": re.compile(
+    **dict.fromkeys(["rm", "/bin/rm", "/usr/bin/rm"], lazy_regex(r"-\w|--(?:recursive|force)")),
+    **dict.fromkeys(["sh", "bash", "zsh", "dash", "ksh", "fish", "/bin/sh", "/bin/bash"], lazy_regex(r"-\w*c$")),
+    **dict.fromkeys(["python", "python3", "perl", "ruby", "node", "php"], lazy_regex(r"-\w*[cer]$")),
+    "git": lazy_regex(
         r"(?:push|reset|clean|checkout|restore|branch|stash|worktree|filter-branch|update-ref|reflog|-C|-c)$"
     ),
-    **dict.fromkeys(["find", "rimraf"], re.compile(r"[/~.]")),
-    "dd": re.compile(r"(?:if|of|bs)="),
+    **dict.fromkeys(["find", "rimraf"], lazy_regex(r"[/~.]")),
+    "dd": lazy_regex(r"(?:if|of|bs)="),
     **dict.fromkeys(
         names(
             "sudo doas shred dropdb psql mysql redis-cli mongosh terraform tofu pulumi kubectl helm aws gcloud mkfs.ext4 wipefs"
+            " fleethook fleethook.exe"
         ),
-        re.compile(r"[\w-]"),
+        lazy_regex(r"[\w-]"),
     ),
 }
-"""Programs, and what follows each in a call: a program that is not known runs them where they are among its arguments."""
+"""Programs that an unknown program is taken to run where their name is among its arguments, by what follows the name."""
 RUN_NAMES: Final = frozenset(RUN_BY_UNKNOWN)
 TAKES_WORDS: Final = names(
-    "echo printf print say espeak grep egrep fgrep zgrep rg ag ack hg svn jj man info tldr cheat whatis apropos help which"
+    "ugrep pcregrep pcre2grep ast-grep semgrep cd pwd pytest ruff mypy eslint prettier curl wget http https xh"
+    " echo printf print say espeak grep egrep fgrep zgrep rg ag ack hg svn jj man info tldr cheat whatis apropos help which"
     " whereis type hash figlet cowsay toilet banner logger wall notify-send pgrep pkill killall test [ expr set export read"
     " history fc complete compgen bind abbr alias unalias jq yq ls cat touch mkdir cp mv ln rm tee apk brew dnf yum pacman"
     " zypper pip pip3 gem claude codex gemini aider llm ollama opencode qwen cursor-agent copilot fleethook shellcheck"
-    " xdotool wtype return exit kill wait shift unset basename dirname diff cmp wc head tail md5sum sha256sum stat file"
+    " wtype return exit kill wait shift unset basename dirname diff cmp wc head tail md5sum sha256sum stat file"
 )
-"""Programs whose arguments may be any words, and that run none of them."""
+"""Programs that run none of their arguments, whatever words those are."""
 
 
 def run_by_unknown(args: Sequence[Arg]) -> Iterator[Inner]:
-    """The command among the arguments of a program that is not known: `newtool --in /x rm -rf /etc`."""
+    """The command among the arguments of an unknown program: `newtool --in /x rm -rf /etc`."""
     for place, arg in enumerate(args[:-1]):
         follows = RUN_BY_UNKNOWN.get(arg.text)
         if follows is not None and follows.match(args[place + 1].text):

@@ -1,19 +1,19 @@
-"""Programs that run code of other languages: what of it a shell would call commands, and whether a person is to type it."""
+"""Programs that run code of other languages: the shell commands that the code equals, and whether they open a prompt."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
+from bus.lazy.regex import lazy_regex
 from bus.shell.inner import Arg, Inner, Unwrap, names, read_options, script_of
 from bus.shell.python_code import python_calls
 from bus.shell.scanned_code import scanned_calls
 from bus.shell.script_runners import SHELLS
 from bus.shell.words import UNKNOWN, UNSET, Output
 
-_INTERPRETER: Final = re.compile(
+_INTERPRETER: Final = lazy_regex(
     r"(python|pypy|ipython|perl|ruby|nodejs|node|deno|bun|tsx|ts-node|php|luajit|lua|osascript|jython|jruby|julia|rscript|r|elixir|iex|irb|pry)[\d.]*(?:\.exe)?"
 )
 _CODE: Final = {
@@ -52,25 +52,25 @@ _VALUES: Final = {
 }
 _STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0"})
 _HELD: Final = {UNKNOWN: "\ue000", UNSET: "\ue001"}
-"""Stand for what is not known while code is parsed, which refuses control characters."""
+"""Replace UNKNOWN and UNSET while code is parsed, because `ast` refuses control characters."""
 
 
 _PYTHONS: Final = frozenset({"python", "pypy", "ipython", "jython"})
-_EMPTIED: Final = re.compile(
+_EMPTIED: Final = lazy_regex(
     r"""(?<!as )\bopen\(\s*['"]([^'"\n]+)['"]\s*,\s*(?:mode=)?['"]wb?['"]\s*\)\s*(?:\.close\(\)|\.truncate\(|;|$)"""
 )
-"""Of Python, a file that is opened for writing only to be closed."""
+"""In Python: a file that is opened for writing and closed at once, which empties it."""
 
 
 class ScriptFiles(NamedTuple):
     """The files that an interpreter or a shell reads code from."""
 
     script: str = ""
-    """The script, or a folder with one; empty without."""
+    """The script, or a folder with one; empty where there is none."""
     module: str = ""
     """The module of `python -m`."""
     loaded: tuple[str, ...] = ()
-    """What it loads first: `node --require ./a.js`."""
+    """The files that it loads first: `node --require ./a.js`."""
 
 
 _SHELL_VALUES: Final = names("-o -O --rcfile --init-file")
@@ -100,7 +100,7 @@ def script_files(program: str, words: Sequence[str]) -> ScriptFiles | None:
 
 @lru_cache(maxsize=1024)
 def find_interpreter(program: str) -> Unwrap | None:
-    """The reader of a program's arguments where it is an interpreter."""
+    """The reader of an interpreter's arguments; None for a program that is none."""
     match = _INTERPRETER.fullmatch(program)
     return partial(_interpreter, _SAME.get(match[1], match[1])) if match else None
 
@@ -130,8 +130,15 @@ def _interpreter(language: str, args: Sequence[Arg], stdin: Output) -> Iterator[
             yield from _code(language, [Arg(stdin.text or "", stdin.programs)])
             return
         if text == "-m" and language in _PYTHONS:
-            if args[place:]:
+            if args[place : place + 1] == [Arg("timeit")]:
+                for arg in args[place + 1 :]:
+                    yield from _code(language, [arg] if arg.text[:1] != "-" else [])
+            elif args[place:]:
                 yield Inner(argv=tuple(args[place:]))
+            return
+        if text == "-run" and language == "ruby":  # `ruby -run -e rm -- -r x`
+            words = [arg for arg in args[place:] if arg.text not in ("-e", "--")]
+            yield Inner(argv=tuple(words))
             return
         if not text.startswith("-"):
             if not found:
@@ -156,7 +163,7 @@ def _interpreter(language: str, args: Sequence[Arg], stdin: Output) -> Iterator[
 
 
 def _code(language: str, given: Sequence[Arg], operands: Sequence[str] = ()) -> Iterator[Inner]:
-    """What a text of code runs; its own sources are the programs that wrote the text."""
+    """The commands that a text of code runs. The sources of an argument are the programs that wrote the text."""
     for text, sources in given:
         yield Inner(sources=sources)
         held = text
@@ -216,16 +223,18 @@ _PROMPTS: Final[dict[str, tuple[frozenset[str], int, frozenset[str]]]] = {
     "sudo": (names("-u -g -p -h -D --user --group"), 0, names("-l -v -k -K -V")),
     "pwsh": (names("-WorkingDirectory"), 0, names("-c -Command -File -f")),
 }
-"""By program: the options that take a value, the operands that leave it a prompt, and the options that do not."""
-_VERSION: Final = re.compile(r"[\d.]+$")
+"""By program: options that take a value, the most operands with which it still opens a prompt, options without a prompt."""
+_VERSION: Final = lazy_regex(r"[\d.]+$")
 
 
 def opens_prompt(program: str, args: Sequence[Arg]) -> bool:
-    """Whether a program with these arguments reads what somebody types, where nothing else is its standard input."""
+    """Whether a program with these arguments reads what a person types, if its standard input is the terminal."""
     known = _prompt(program)
     if known is None:
         return False
     values, most, without = known
+    if args and not most and args[0].text[:1] != "-":
+        return False  # a script, or the command of sudo
     options = read_options(args, values)
     if options.has(*without) or any(arg.sources for arg in args):
         return False

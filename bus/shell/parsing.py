@@ -1,4 +1,4 @@
-"""How a script's text becomes a syntax tree, within bounded time, and the names in the parts that could not be read."""
+"""Parses a script into a syntax tree within bounded time, and finds the names in the parts that cannot be parsed."""
 
 from __future__ import annotations
 
@@ -8,52 +8,54 @@ from functools import lru_cache, partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
+from bus.lazy.regex import lazy_regex
+
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
     from tree_sitter import Node, Parser, Tree
 
 _PARSE_AT_ONCE: Final = 512
 """Bytes that are parsed without looking at the clock, which costs 30 microseconds."""
 PARSE_SECONDS: Final = 0.1
-"""64 KiB of ordinary commands take 12 ms, of `a|a|a|…` a minute (measured)."""
+"""Limit for one parse: 64 KiB of ordinary commands take 12 ms, 64 KiB of `a|a|a|…` a minute (measured)."""
 _MOST_REGIONS: Final = 64
 
 _WORD: Final = bytes(b"%+:^"[byte & 3] if byte >= 0x80 else byte for byte in range(256))
-"""What stands for bytes outside of ASCII: to a shell they are parts of words and of no name, and so are these. The grammar's
-scanner reads beyond a table for such a character after a `{` and dies of it (tree-sitter-bash #337, seen with 0.25.1)."""
+"""Replaces bytes outside of ASCII by signs that are, to a shell too, part of a word and of no name. The grammar's scanner
+crashes on such a byte after a `{`: it reads beyond a table (tree-sitter-bash #337, seen with 0.25.1)."""
 
-_DESCRIPTOR: Final = re.compile(rb"(?<![^\s;&|(])\{[A-Za-z_]\w*\}(?=[<>])")
+_DESCRIPTOR: Final = lazy_regex(rb"(?<![^\s;&|(])\{[A-Za-z_]\w*\}(?=[<>])")
 """`{fd}>file`, which the grammar does not know: bash opens the file and sets fd to its number."""
-_ESCAPED_NAME: Final = re.compile(rb"(?<!\\)\n[ \t]*\\(?=[\w./])")
+_ESCAPED_NAME: Final = lazy_regex(rb"(?<!\\)\n[ \t]*\\(?=[\w./])")
 """`\\rm` at the beginning of a line, which the grammar (0.25.1) takes for a word of the line before."""
-_FIELDS: Final = re.compile(rb"(?<=[\w/])\$(?:IFS(?!\w)|\{IFS\})(?:\$\d)?(?=[\w/~.-])")
-"""`rm$IFS-rf`, of which the grammar (0.25.1) makes one word."""
-_COPROCESS: Final = re.compile(
+_FIELDS: Final = lazy_regex(rb"(?<=[\w/])\$(?:IFS(?!\w)|\{IFS\})(?:\$\d)?(?=[\w/~.-])")
+"""`rm$IFS-rf`, which the grammar (0.25.1) reads as one word."""
+_COPROCESS: Final = lazy_regex(
     rb"(?<![^\s;&|({])coproc\s+(?:[A-Za-z_]\w*\s+)?(?=[({]|(?:while|until|for|if|case|select)\s)"
 )
-"""`coproc NAME { a; }`: the statement runs in the background, which changes nothing in what it is."""
-_TEST: Final = re.compile(rb"(?<![^\s;&|({!])\[(?=\s)|(?<=\s)\](?![^\s;&|)}<>])")
-"""`[` and its `]` are words like any other; the grammar reads `[ -d / ] && rm x` as one division (0.25.1)."""
-_CONDITION: Final = re.compile(rb"\[\[\s(?:(?!\]\]).)*\]\]", re.DOTALL)
-_SIGN: Final = re.compile(rb"(?<=\s)[/~*+%-](?=\s)")
+"""`coproc NAME { a; }`: the statement is read without `coproc NAME`, since it only runs in the background."""
+_TEST: Final = lazy_regex(rb"(?<![^\s;&|({!])\[(?=\s)|(?<=\s)\](?![^\s;&|)}<>])")
+"""`[` and `]` are ordinary words to a shell; the grammar reads `[ -d / ] && rm x` as one division (0.25.1)."""
+_CONDITION: Final = lazy_regex(rb"\[\[\s(?:(?!\]\]).)*\]\]", re.DOTALL)
+_SIGN: Final = lazy_regex(rb"(?<=\s)[/~*+%-](?=\s)")
 """An operand of one sign within `[[ … ]]`, which the grammar takes for an operator."""
-_EXTENDED: Final = re.compile(
+_EXTENDED: Final = lazy_regex(
     rb"(?<=[^\s$;&|(){}<>=])[@!+?*]\([^()\s;&<>$`]*\)"
     rb"|(?<=\s)(?:[@+?*]|!(?=\([^\s()]*(?:\||\)[\w.*])))\([^()\s;&<>$`]*\)"
 )
 """`!(a|b)`, `!(a).md` and `*.@(js|ts)`: patterns of file names."""
-_OPERATORS: Final = re.compile(rb";;&|;&|<>|(?<=\s)<<<")
+_OPERATORS: Final = lazy_regex(rb";;&|;&|<>|(?<=\s)<<<")
 _PLAIN_OPERATORS: Final = {b";;&": b";; ", b";&": b";;", b"<>": b" >", b"<<<": b"  <"}
-"""A `<<<` behind another redirection is read as `<`, and `is_here_string` tells it from one."""
-_UNSEPARATED: Final = re.compile(
+"""A `<<<` behind another redirection is read as `<`; `is_here_string` tells the two apart."""
+_UNSEPARATED: Final = lazy_regex(
     rb"(?<![^\s;&|({])(?:for|select)\s+\w+\s+(?=do\b)|\)\s(?=(?:then|do|else|elif|fi|done|esac)\b)"
 )
 """`for x do` and `if (a) then`: the grammar wants a `;` there."""
-_OFFSET: Final = re.compile(rb"(\$\{\w+:)\$(?=\w)")
+_OFFSET: Final = lazy_regex(rb"(\$\{\w+:)\$(?=\w)")
 """`${x:$i:1}`."""
-_TO_NOWHERE: Final = re.compile(rb"(?<=\s)(?:[12&]?>>?\s?/dev/null|2>&1)(?=\s*(?:&&|\|\||;|\n|$))")
+_TO_NOWHERE: Final = lazy_regex(rb"(?<=\s)(?:[12&]?>>?\s?/dev/null|2>&1)(?=\s*(?:&&|\|\||;|\n|$))")
 """`x=$(a) 2>/dev/null && b`, which the grammar takes for one command."""
-_HEREDOC_LIST: Final = re.compile(rb"(<<-?\s*\\?['\"]?\w+['\"]?[^\n;<]*); ")
-"""`cat <<EOF > x; b`: the grammar knows `&&` there."""
+_HEREDOC_LIST: Final = lazy_regex(rb"(<<-?\s*\\?['\"]?\w+['\"]?[^\n;<]*); ")
+"""`cat <<EOF > x; b`: the grammar reads `&&` there but not `;`."""
 _STATEMENTS: Final = frozenset(
     {
         "program",
@@ -86,8 +88,8 @@ def _new_parser() -> Callable[[], Parser]:
 def syntax_tree(source: bytes, seconds: float = PARSE_SECONDS) -> Tree | None:
     """The syntax tree, or None where parsing takes too long: on long broken input its time grows with the square.
 
-    Its nodes give places in `source`; their own texts have other bytes where it is not ASCII, and where bash knows more
-    than the grammar does.
+    Take a node's text from `source`, by its places. The text that the node itself has differs where `source` is not ASCII,
+    and where the grammar cannot read what bash can.
     """
     plain = _plain(source.translate(_WORD))
     tree = _parsed(plain, seconds)
@@ -117,15 +119,15 @@ def _plain(source: bytes) -> bytes:
     return source
 
 
-_JOINED_WORD: Final = re.compile(r"(?<=[^\s\\])\\\n(?=[^\s#])")
-_SHORT_LOOP: Final = re.compile(
+_JOINED_WORD: Final = lazy_regex(r"(?<=[^\s\\])\\\n(?=[^\s#])")
+_SHORT_LOOP: Final = lazy_regex(
     r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.|\bfor(?:each)?\s+(\w+)\s+\(([^()]*)\)\s*(?:\{([^{}]*)\}|([^\n;{}]+))""", re.DOTALL
 )
-"""A short loop of zsh, or a quoted part, which is passed over: a script in it is read on its own."""
+"""A short loop of zsh; or a quoted part, which is skipped, because a script in it is read on its own."""
 
 
 def as_bash(text: str) -> str:
-    """A script with words that go on in the next line made whole, and the short loops of zsh as those of bash."""
+    """A script as the grammar needs it: words that go on in the next line are joined, short loops of zsh are those of bash."""
     if "\\\n" in text:
         text = _JOINED_WORD.sub("", text)
     if " (" in text and "for" in text:
@@ -139,7 +141,7 @@ def _long_loop(match: re.Match[str]) -> str:
 
 
 def _plainer(source: bytes) -> bytes:
-    """`source`, which has an error, with what is rarer and misread as well replaced in the same way."""
+    """`source`, which has an error, with rarer forms that the grammar misreads replaced by words of the same length."""
     source = _EXTENDED.sub(_masked, _OPERATORS.sub(lambda match: _PLAIN_OPERATORS[match[0]], source))
     source = _UNSEPARATED.sub(lambda match: match[0][:-1] + b";", source)
     source = _HEREDOC_LIST.sub(rb"\1&&", _OFFSET.sub(rb"\1_", source))
@@ -147,7 +149,7 @@ def _plainer(source: bytes) -> bytes:
 
 
 def is_here_string(source: bytes, start: int) -> bool:
-    """Whether the `<` at this place of the text of a syntax tree is the end of a `<<<`."""
+    """Whether the `<` at `start` in the text of a syntax tree is the end of a `<<<`."""
     return start >= 2 and source[start - 2 : start + 1] == b"<<<"
 
 
@@ -170,7 +172,7 @@ def _parsed(source: bytes, seconds: float) -> Tree | None:
 
 
 def unread_regions(root: Node) -> list[tuple[int, int]] | None:
-    """Where the statements are (start and end) that the grammar could not read; None for very many."""
+    """Start and end of each statement that the grammar could not read; None where there are very many."""
     regions: dict[tuple[int, int], None] = {}
     left = [root]
     while left:
@@ -188,9 +190,8 @@ def unread_regions(root: Node) -> list[tuple[int, int]] | None:
 
 
 _QUOTES: Final = str.maketrans("", "", "'\"\\")
-_QUOTE: Final = re.compile(r"['\"\\]")
 _SEPARATORS: Final = str.maketrans(dict.fromkeys("'\"\\;&|()<>{}[]`$,=!@", " "))
-_LINE_JOIN: Final = re.compile(r"\\\r?\n")
+_LINE_JOIN: Final = lazy_regex(r"\\\r?\n")
 _LONGEST: Final = 64
 
 
@@ -207,7 +208,7 @@ def raw_names(text: str) -> frozenset[str]:
 
 def without_quotes(text: str) -> str:
     """The text without any quote or backslash: `fle""ethook` is `fleethook`, also where the line cannot be read."""
-    return text.translate(_QUOTES) if _QUOTE.search(text) else text
+    return text.translate(_QUOTES) if "'" in text or '"' in text or "\\" in text else text
 
 
 def _unquoted_words(text: str) -> list[str]:

@@ -1,7 +1,7 @@
-r"""PowerShell, and cmd.exe: what a text deletes, writes and runs, as the commands that a POSIX shell has for it.
+r"""PowerShell and cmd.exe: what a text deletes, writes and runs, as commands of a POSIX shell.
 
-A reader of its own, since its quoting, its paths and its words are others: `Remove-Item -Recurse C:\x` is `rm -r /c/x`.
-A cmdlet that has no such form keeps its own name, for rules about it.
+PowerShell has its own quoting, paths and names, so it has its own reader: `Remove-Item -Recurse C:\x` is `rm -r /c/x`.
+A cmdlet without a POSIX command keeps its own name, for rules about it.
 """
 
 from __future__ import annotations
@@ -11,19 +11,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
+from bus.lazy.regex import lazy_regex
 from bus.shell.inner import Arg, Inner
 from bus.shell.words import UNKNOWN, UNSET
 
-_MOST: Final = 256
+_MOST: Final = 1024
 _REDIRECT: Final = "\ue002"
 """Stands for `>` among words."""
 _LONGEST: Final = 64 * 1024
-_TOKEN: Final = re.compile(
+_LOSES: Final = ("rm", "truncate", "stop-computer")  # what a text may run that is too long to be read
+_TOKEN: Final = lazy_regex(
     r"""`\r?\n|[ \t]+|<\#.*?\#>|\#[^\n]*|@'\r?\n(.*?)\r?\n'@|@"\r?\n(.*?)\r?\n"@|'((?:''|[^'])*)'|"((?:`.|""|[^"`])*)\""""
     r"""|(\r?\n|&&|\|\||[;{}()]|\$\(|@\(|@\{|\|)|(\d?>>?&?\d?|\*>>?)|((?:`.|[^\s;{}()|'"`>])+)|(.)""",
     re.DOTALL,
 )
-_VARIABLE: Final = re.compile(r"\$\{?(env:)?([A-Za-z_]\w*(?::\w+)?)\}?|%([A-Za-z_]\w*)%", re.IGNORECASE)
+_VARIABLE: Final = lazy_regex(r"\$\{?(env:)?([A-Za-z_]\w*(?::\w+)?)\}?|%([A-Za-z_]\w*)%", re.IGNORECASE)
 _TEMPORARY: Final = "/tmp"  # noqa: S108  (a name in what is read)
 _KNOWN: Final[Mapping[str, str]] = {
     "home": "~",
@@ -78,35 +80,34 @@ _SWITCHES: Final = (
     "file",
     "hidden",
 )
-_PROVIDER: Final = re.compile(r"\w{2,}:")
-"""Of a path that is no file: `HKLM:\\Software`."""
+_PROVIDER: Final = lazy_regex(r"\w{2,}:")
+"""The start of a path that is no file: `HKLM:\\Software`."""
 _CONTROLS: Final = frozenset({"stop", "delete", "config", "create", "failure", "start", "query", "sdset", "pause"})
-"""What `sc` of Windows does to services; PowerShell's own `sc` writes a file."""
-_DELETES: Final = frozenset({"remove-item"})
-_POSIX_FLAGS: Final = re.compile(r"-(?=[fivdR]*[rR])(?!r\b)[rRfivd]{2,}|-R|--(?:recursive|force|no-preserve-root)")
+"""The verbs of Windows' `sc`, which changes services; PowerShell's alias `sc` writes a file."""
+_POSIX_FLAGS: Final = lazy_regex(r"-(?=[fivdR]*[rR])(?!r\b)[rRfivd]{2,}|-R|--(?:recursive|force|no-preserve-root)")
 _WRITES: Final = frozenset({"set-content", "add-content", "out-file", "clear-content", "tee-object"})
-_FETCHES: Final = re.compile(
+_FETCHES: Final = lazy_regex(
     r"\b(?:iwr|irm|curl|wget|invoke-webrequest|invoke-restmethod)\b|download(?:string|data|file)|net\.webclient|start-bitstransfer",
     re.IGNORECASE,
 )
-_JOINED: Final = re.compile(
+_JOINED: Final = lazy_regex(
     r"""\(?\bJoin-Path\s+(?:-Path\s+)?['"]?([^\s'"()]+)['"]?\s+(?:-ChildPath\s+)?['"]?([^\s'"()]+)['"]?\)?""",
     re.IGNORECASE,
 )
-_EACH: Final = re.compile(r"\bforeach\s*\(\s*\$(\w+)\s+in\s+([^)]*)\)", re.IGNORECASE)
-_TABLE: Final = re.compile(r"\$(\w+)\s*=\s*@\{(.*?)\}", re.DOTALL)
-_ENTRY: Final = re.compile(r"""(\w+)\s*=\s*(?:'([^'\n]*)'|"([^"\n]*)"|([^\s;}]+))""")
-_OBJECT: Final = re.compile(
+_EACH: Final = lazy_regex(r"\bforeach\s*\(\s*\$(\w+)\s+in\s+([^)]*)\)", re.IGNORECASE)
+_TABLE: Final = lazy_regex(r"\$(\w+)\s*=\s*@\{(.*?)\}", re.DOTALL)
+_ENTRY: Final = lazy_regex(r"""(\w+)\s*=\s*(?:'([^'\n]*)'|"([^"\n]*)"|([^\s;}]+))""")
+_OBJECT: Final = lazy_regex(
     r"""(?:\bGet-Item|\bgi|\bGet-ChildItem|DirectoryInfo\]?(?:::new)?|FileInfo\]?(?:::new)?)[\s(]+(?:-\w+\s+)?['"]?([^'")\n]+?)['"]?\s*\)+\.Delete\(""",
     re.IGNORECASE,
 )
-_DOWNLOAD: Final = re.compile(r"""\.DownloadFile\(\s*[^,]+,\s*['"]?([^'")\s]+)""", re.IGNORECASE)
-_SHUTDOWN: Final = re.compile(r"\bWin32Shutdown\(|\bExitWindowsEx\b", re.IGNORECASE)
-_MACHINE: Final = re.compile(r"""SetEnvironmentVariable\([^)]*['"]Machine['"]""", re.IGNORECASE)
-_SHADOWS: Final = re.compile(
+_DOWNLOAD: Final = lazy_regex(r"""\.DownloadFile\(\s*[^,]+,\s*['"]?([^'")\s]+)""", re.IGNORECASE)
+_SHUTDOWN: Final = lazy_regex(r"\bWin32Shutdown\(|\bExitWindowsEx\b", re.IGNORECASE)
+_MACHINE: Final = lazy_regex(r"""SetEnvironmentVariable\([^)]*['"]Machine['"]""", re.IGNORECASE)
+_SHADOWS: Final = lazy_regex(
     r"Win32_ShadowCopy.*(?:\.Delete\(|Remove-(?:CimInstance|WmiObject))", re.IGNORECASE | re.DOTALL
 )
-_TAKES: Final = re.compile(r"(remove|clear|disable|uninstall|unregister|reset|revoke|dismount|stop)-(\w+)")
+_TAKES: Final = lazy_regex(r"(remove|clear|disable|uninstall|unregister|reset|revoke|dismount|stop)-(\w+)")
 _OWN_NOUNS: Final = frozenset(
     [
         "item",
@@ -135,17 +136,19 @@ _OWN_NOUNS: Final = frozenset(
         "pscustomobject",
     ]
 )
-"""What a session or a project has of its own, and what has rules of its own."""
-_RUNS: Final = re.compile(r"\b(?:iex|invoke-expression)\b|scriptblock\]::create|\.invoke\(", re.IGNORECASE)
-_NET: Final = re.compile(
+"""Nouns that `_TAKES` does not count: they belong to a session or project, or have rules of their own."""
+_RUNS: Final = lazy_regex(r"\b(?:iex|invoke-expression)\b|scriptblock\]::create|\.invoke\(", re.IGNORECASE)
+_NET: Final = lazy_regex(
     r"\[(?:System\.)?IO\.(Directory|File)\]::(Delete|WriteAllText|WriteAllBytes|WriteAllLines|Move)\(\s*(['\"])(.*?)\3",
     re.IGNORECASE,
 )
 
 
 def powershell_calls(text: str) -> Iterator[Inner]:
-    """What a PowerShell text runs; never raises."""
-    yield from islice(_calls(text[:_LONGEST]), _MOST)
+    """What a PowerShell text runs; never raises. The last item has `unread` if there is more than is read."""
+    yield from islice(calls := _calls(text[:_LONGEST]), _MOST)
+    if len(text) > _LONGEST or next(calls, None) is not None:
+        yield Inner(unread=_LOSES)
 
 
 def _calls(text: str) -> Iterator[Inner]:
@@ -196,18 +199,18 @@ def _calls(text: str) -> Iterator[Inner]:
 
 
 class _Pipe(NamedTuple):
-    """What comes through a pipeline: files, what is below directories, or other objects of a cmdlet."""
+    """The objects in a pipeline: files, the contents of directories, or other objects of a cmdlet."""
 
     paths: tuple[str, ...] = ()
     program: str = ""
     named: tuple[str, ...] = ()
-    """What the first cmdlet was asked for: `Get-Process node`."""
+    """The arguments of the first cmdlet: `node` of `Get-Process node`."""
     empty: bool = False
     """It is `$null` or an empty text."""
 
 
 def _fed(pipe: _Pipe, called: Sequence[str]) -> _Pipe:
-    """What goes on from a stage of a pipeline."""
+    """The objects that a stage of a pipeline passes on."""
     if not called:
         return pipe
     program = _program(called[0])
@@ -277,7 +280,7 @@ def _ended(words: list[str], sign: str) -> Iterator[tuple[list[str], str]]:
     yield words, sign
 
 
-_ASSIGNED: Final = re.compile(r"""\$(?:env:)?(\w+)\s*=\s*(?:'([^'\n]*)'|"([^"\n]*)"|([^\s;'"$(@{]+))""", re.IGNORECASE)
+_ASSIGNED: Final = lazy_regex(r"""\$(?:env:)?(\w+)\s*=\s*(?:'([^'\n]*)'|"([^"\n]*)"|([^\s;'"$(@{]+))""", re.IGNORECASE)
 
 
 def _filled(text: str, variables: Mapping[str, str]) -> str:
@@ -331,17 +334,17 @@ def _translated(program: str, called: Sequence[str], pipe: _Pipe) -> Iterator[In
         return  # it only says what it would do
     provided = any(_PROVIDER.match(word) for word in words)
     named = () if _operands(words) or not pipe.program else pipe.named or ("*",)
-    if program not in _DELETES or provided:
+    if program != "remove-item" or provided:
         first = to_posix(called[0]) if re.search(r"[\\/]", called[0]) else program
-        yield _argv([first, *(to_posix(word) for word in words), *(named if program.startswith("stop-") else ())])
-    taken = _TAKES.match(program)
-    if taken and taken[2] not in _OWN_NOUNS:
+        given = words if program == "cmd" else [to_posix(word) for word in words]  # `/c` is a switch of cmd
+        yield _argv([first, *given, *(named if program.startswith("stop-") else ())])
+    if (taken := _TAKES.match(program)) and taken[2] not in _OWN_NOUNS:
         yield _argv(["remove-resource", program, *words])
     if called[0].lower() == f"{UNKNOWN}.delete" and pipe.paths:
         yield _argv(["rm", "-r", *pipe.paths])
-    if program in _DELETES and any(map(_POSIX_FLAGS.fullmatch, words)):
+    if program == "remove-item" and any(map(_POSIX_FLAGS.fullmatch, words)):
         yield _argv(["rm", *map(to_posix, words)])  # PowerShell of Linux and macOS has no `rm` of its own
-    elif program in _DELETES:
+    elif program == "remove-item":
         yield from _deleted(words, flags, pipe)
     elif program in _WRITES or (program == "new-item" and any(flag in ("-force", "-f", "-fo") for flag in flags)):
         paths = [to_posix(word) for word in _operands(words)[:1]]

@@ -12,60 +12,56 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
-from bus.shell.code_functions import (
-    BELOW,
-    COMMANDS,
-    DECODERS,
-    EXECS,
-    FETCHERS,
-    HOMES,
-    JOINS,
-    KNOWN,
-    METHODS,
-    SAME,
-    SERVICES,
-    SHELLS,
-    SPAWNS,
-    TWO,
-    UNCHANGED,
-)
+from bus.shell import code_functions as functions
 from bus.shell.inner import Arg, Inner
+from bus.shell.scanned_code import programs_named
 from bus.shell.words import UNKNOWN
 
-_MOST: Final = 64
-"""Calls that are reported, and values that one expression may have."""
+_MOST: Final = 256
+"""Values that one expression may have."""
+_MOST_CALLS: Final = 512
 _LONGEST: Final = 64 * 1024
-_NODES: Final = 5_000
+_NODES: Final = 32 * 1024
+"""Of the syntax tree, without the contexts of names; no text below 32 KB has more."""
 _LONGEST_TEXT: Final = 8 * 1024
 """Of one value: `x = x + x` over and over must not fill the memory."""
 _NETWORK: Final = "curl"
-"""What stands for code from the network, whichever library fetches it."""
+"""The source of code from the network, whichever library fetches it."""
 
 
 def python_calls(code: str, operands: Sequence[str] = ()) -> Iterator[Inner]:
-    """What `code`, given these operands, deletes, writes and runs; SyntaxError where it is not Python, or too long."""
+    """What `code`, given these operands, deletes, writes and runs; SyntaxError where it is not Python.
+
+    The last item has `unread` where there is more than is read.
+    """
     if len(code) > _LONGEST:
-        raise SyntaxError("too long to be looked at")
+        yield Inner(unread=programs_named(code, functions.PYTHON_PROGRAMS))
+        return
     try:
         tree = ast.parse(code)
     except (ValueError, RecursionError, MemoryError) as error:
         raise SyntaxError(str(error)) from error
-    yield from islice(_Code(operands).calls(tree), _MOST)
+    reader = _Code(operands)
+    calls = reader.calls(tree)
+    yield from islice(calls, _MOST_CALLS)
+    if reader.cut or next(calls, None) is not None:
+        yield Inner(unread=programs_named(code, functions.PYTHON_PROGRAMS))
 
 
 class _Code:
-    """What is known while one text is read from its beginning to its end."""
+    """State while one text is read from its beginning to its end."""
 
     def __init__(self, operands: Sequence[str] = ()) -> None:
         self.operands = operands
-        """`sys.argv` without the first."""
+        """`sys.argv` without its first item."""
         self.names: dict[str, str] = {}
         """Names of modules and functions, as imported."""
         self.values: dict[str, list[str]] = {}
-        """Variables, with the texts that they may hold; several for a list or a loop."""
+        """The texts that each variable may hold; several for a list or a loop."""
         self.sources: dict[str, tuple[str, ...]] = {}
-        """Variables that hold what was fetched or decoded."""
+        """Variables that hold fetched or decoded text."""
         self.directory = ""
+        self.cut = False  # whether it has more nodes, or an expression more values, than are read
         self.steps = 0
         self.stars: list[str] = []
         """Modules of which all names are imported."""
@@ -78,6 +74,7 @@ class _Code:
             node = left.pop()
             nodes += 1
             if nodes > _NODES:
+                self.cut = True
                 return
             self._note(node)
             for one in getattr(node, "generators", ()):  # of a comprehension; what they bind is used before them
@@ -88,7 +85,9 @@ class _Code:
                     yield from self._call(ast.Call(func=node.args[0], args=node.args[1:], keywords=[]))
             elif isinstance(node, ast.With) and all(isinstance(one, ast.Pass) for one in node.body):
                 yield from (path for item in node.items for path in self._emptied(item.context_expr))
-            left.extend(reversed(list(ast.iter_child_nodes(node))))
+            left.extend(
+                one for one in reversed(list(ast.iter_child_nodes(node))) if not isinstance(one, ast.expr_context)
+            )
 
     def _bind_parameters(self, tree: ast.AST) -> None:
         """Give the parameters of functions the values of their calls: `def f(p): …` and then `f("/etc")`."""
@@ -110,7 +109,7 @@ class _Code:
                 yield _argv(("truncate", "-s", "0", *self.texts(opened.args[0])), self.directory)
 
     def _note(self, node: ast.AST) -> None:
-        """Take over what an import, an assignment or a loop says."""
+        """Apply an import, an assignment or a loop."""
         if isinstance(node, ast.Import):
             for name in node.names:
                 self.names[name.asname or name.name.partition(".")[0]] = (
@@ -154,7 +153,7 @@ class _Code:
         if isinstance(node, ast.Name):
             known = self.names.get(node.id)
             whole = (f"{module}.{node.id}" for module in self.stars)
-            return known or next((name for name in whole if name in KNOWN), node.id)
+            return known or next((name for name in whole if name in functions.KNOWN), node.id)
         if isinstance(node, ast.Attribute):
             base = self._dotted(node.value)
             return f"{base}.{node.attr}" if base else ""
@@ -175,7 +174,7 @@ class _Code:
         return ""
 
     def texts(self, node: ast.expr, depth: int = 0) -> list[str]:
-        """What an expression may be as text; UNKNOWN stands for what only running it can tell."""
+        """The texts that an expression may have as its value; UNKNOWN for a part that only running it can tell."""
         self.steps += 1
         if depth > 40 or self.steps > _NODES * 4:
             return [UNKNOWN]
@@ -189,7 +188,8 @@ class _Code:
         if isinstance(node, ast.Name):
             return self.values.get(node.id, [UNKNOWN])
         if isinstance(node, ast.List | ast.Tuple | ast.Set):
-            return [text for item in node.elts for text in self.texts(item, depth + 1)][:_MOST]
+            self.cut = self.cut or len(node.elts) > _MOST
+            return [text for item in node.elts[:_MOST] for text in self.texts(item, depth + 1)][:_MOST]
         if isinstance(node, ast.Starred):
             return self.texts(node.value, depth + 1)
         if isinstance(node, ast.JoinedStr):
@@ -225,9 +225,9 @@ class _Code:
         return [UNKNOWN]
 
     def _result(self, node: ast.Call, depth: int) -> list[str]:
-        """What a call gives back, where a text can be told."""
+        """The texts that a call may return, as far as literals tell."""
         name = self._dotted(node.func)
-        if name in HOMES or (
+        if name in functions.HOMES or (
             name in ("os.getenv", "os.environ.get") and self._argument(node) in ("HOME", "USERPROFILE")
         ):
             return ["~"]
@@ -240,15 +240,15 @@ class _Code:
             return [chr(node.args[0].value % 0x110000)]
         if name in ("os.getcwd", "Path.cwd", "pathlib.Path.cwd"):
             return ["."]
-        if name in JOINS or (name in SAME and len(node.args) > 1):
+        if name in functions.JOINS or (name in functions.SAME and len(node.args) > 1):
             parts = [self.texts(one, depth + 1) for one in node.args]
             found = parts[0][:8]
             for part in parts[1:]:
                 found = [_joined(a, b) for a in found for b in part[:8]][:_MOST]
             return found
-        if name in SAME and node.args:
+        if name in functions.SAME and node.args:
             return self.texts(node.args[0], depth + 1)
-        if name in BELOW:
+        if name in functions.BELOW:
             return [
                 f"{root.rstrip('/')}/{UNKNOWN}"
                 for root in (self.texts(node.args[0], depth + 1) if node.args else ["."])
@@ -273,7 +273,7 @@ class _Code:
                 return [receiver[0].join(self.texts(node.args[0], depth + 1))]
             if node.func.attr == "split" and not node.args:
                 return [word for text in receiver for word in text.split()]
-            if node.func.attr in UNCHANGED:
+            if node.func.attr in functions.UNCHANGED:
                 return receiver
             if node.func.attr == "format":
                 return [receiver[0].replace("{}", self._argument(node))]
@@ -286,14 +286,14 @@ class _Code:
         return next((word.value for word in node.keywords if word.arg == name), None)
 
     def _sources(self, node: ast.AST) -> tuple[str, ...]:
-        """What stands for the places from which a text was fetched or decoded."""
+        """The sources of a text that was fetched or decoded, as program names."""
         found: dict[str, None] = {}
         for one in islice(ast.walk(node), 100):
             if isinstance(one, ast.Call):
                 name = self._dotted(one.func)
-                if name in FETCHERS or name.endswith((".urlopen", ".recv")):
+                if name in functions.FETCHERS or name.endswith((".urlopen", ".recv")):
                     found[_NETWORK] = None
-                elif name in DECODERS:
+                elif name in functions.DECODERS:
                     found["base64"] = None
             elif isinstance(one, ast.Name):
                 found |= dict.fromkeys(self.sources.get(one.id, ()))
@@ -302,19 +302,18 @@ class _Code:
     def _call(self, node: ast.Call) -> Iterator[Inner]:
         name, method = self._dotted(node.func), node.func.attr if isinstance(node.func, ast.Attribute) else ""
         directory = self.directory
-        where = self._keyword(node, "cwd")
-        if where is not None:
+        if (where := self._keyword(node, "cwd")) is not None:
             directory = next(iter(self.texts(where)), "")
         if name == "os.chdir":
             self.directory = self._argument(node)
-        elif name in COMMANDS:
-            command = COMMANDS[name]
+        elif name in functions.COMMANDS:
+            command = functions.COMMANDS[name]
             given = [*node.args, *(one.value for one in node.keywords if one.arg in ("path", "src", "dst"))]
-            paths = [text for arg in given[: 2 if command[0] in TWO else 1] for text in self.texts(arg)]
+            paths = [text for arg in given[: 2 if command[0] in functions.TWO else 1] for text in self.texts(arg)]
             yield _argv((*command, *paths), directory)
-        elif name in SHELLS:
+        elif name in functions.SHELLS:
             yield Inner(script=self._argument(node), sources=self._sources(node), directory=directory)
-        elif name in SPAWNS or name in EXECS:
+        elif name in functions.SPAWNS or name in functions.EXECS:
             yield from self._spawn(node, name, directory)
         elif name in ("open", "io.open", "codecs.open"):
             mode = self._keyword(node, "mode")
@@ -335,8 +334,8 @@ class _Code:
             yield _argv(("curl", "-X", "DELETE", self._argument(node)), directory)
         elif method in ("execute", "executescript") and node.args:
             yield _argv(("sqlite3", "database", self._argument(node)), directory)
-        elif method in SERVICES:
-            yield _argv(SERVICES[method], directory)
+        elif method in functions.SERVICES:
+            yield _argv(functions.SERVICES[method], directory)
         elif method.startswith(("delete_", "terminate_", "deregister_")) and "boto3" in self.names:
             yield _argv(("aws", "service", method.replace("_", "-")), directory)
         elif isinstance(node.func, ast.Attribute) and getattr(node.func.value, "attr", "") == "git":
@@ -350,8 +349,8 @@ class _Code:
             and self._argument(node) == ""
         ):
             yield _argv(("truncate", "-s", "0", *self.texts(node.func.value)), directory)
-        elif method in METHODS and isinstance(node.func, ast.Attribute):
-            yield _argv((*METHODS[method], *self.texts(node.func.value)), directory)
+        elif method in functions.METHODS and isinstance(node.func, ast.Attribute):
+            yield _argv((*functions.METHODS[method], *self.texts(node.func.value)), directory)
         elif method in ("rename", "replace") and isinstance(node.func, ast.Attribute) and len(node.args) == 1:
             yield _argv(("mv", *self.texts(node.func.value), self._argument(node)), directory)
         elif name == "os.dup2" and "socket" in self.names:
@@ -362,7 +361,7 @@ class _Code:
         if first is None:
             return
         words = self.texts(first)
-        if name in EXECS:  # a mode or a path, then the program's own name
+        if name in functions.EXECS:  # a mode or a path, then the program's own name
             skip = 2 if name.startswith("os.spawn") else 1
             words = [text for arg in node.args[skip:] for text in self.texts(arg)]
         elif name == "asyncio.create_subprocess_exec":
@@ -388,7 +387,8 @@ class _Code:
             if tree is not None and tree.body:
                 inside = _Code()
                 inside.names, inside.values = dict(self.names), dict(self.values)
-                yield from islice((one for one in inside.calls(tree) if one.argv or one.script), _MOST)
+                yield from (one for one in inside.calls(tree) if one.argv or one.script)
+                self.cut = self.cut or inside.cut
         yield Inner(sources=self._sources(node))
 
 

@@ -1,4 +1,4 @@
-"""What a shell fills in and what it does not: variables in single quotes, `$(…)` where the grammar sees a plain text."""
+"""Where a shell expands `$x` and `$(…)`: not in single quotes; and also in places that the grammar reads as plain text."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from bus.lazy.regex import lazy_regex
 from bus.shell.parsing import syntax_tree
 
 if TYPE_CHECKING:  # the parser's own type; the parser is loaded by the first command only
     from tree_sitter import Node
 
-_VARIABLE: Final = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)|([A-Za-z_][A-Za-z0-9_]*))")
-_SHELL: Final = re.compile(r"(?:.*/)?(?:ba|da|z|k)?sh")
+_VARIABLE: Final = lazy_regex(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)|([A-Za-z_][A-Za-z0-9_]*))")
+_SHELL: Final = lazy_regex(r"(?:.*/)?(?:ba|da|z|k)?sh")
 _FILLS_IN: Final = frozenset({"eval", "trap", "envsubst"})
-"""What makes a text with variables of their own out of single quotes."""
+"""Programs that expand the variables in a text that they get in single quotes."""
 
 
 def literal_variables(command: str, wanted: Callable[[str], bool]) -> tuple[str, ...]:
-    """The wanted variables that stay as they are written, each once; none where they are the text of another shell."""
+    """The wanted variables that no shell expands, each once. A text that is handed to another shell has none."""
     if "'" not in command or not any(wanted(name) for name in _names(command)):
         return ()
     source = command.encode("utf-8", "surrogatepass")
@@ -63,12 +64,31 @@ def _is_filled_in(string: Node, source: bytes) -> bool:
     return flag and any(_SHELL.fullmatch(word) for word in before)
 
 
+_EVALUATED: Final = lazy_regex(r"'[^']*?\w\[[^'\]$`]*(?:\$\(([^']*?)\)|`([^'`]*)`)[^'\]]*\][^']*'")
+"""A quoted text with a substitution in a subscript."""
+_EVALUATES: Final = lazy_regex(
+    r"(?:^|[;&|({\s])(?:let|test|read|unset|declare|typeset|local|readonly|export|printf\s+-v)\s|\[\[|\(\(|\[ "
+)
+"""Commands that evaluate such a text as an arithmetic expression, or as the name of an element."""
+_QUOTED_SUBSTITUTION: Final = lazy_regex(r"'[^']*?\$\(([^']*)\)[^']*'")
+
+
+def evaluated_scripts(text: str) -> list[str]:
+    """The substitutions in quoted texts that the line evaluates all the same: `let 'a[$(rm x)]'`, `${x@P}`."""
+    found: list[str] = []
+    if ("[$(" in text or "[`" in text) and _EVALUATES.search(text):
+        found += [match[1] or match[2] for match in _EVALUATED.finditer(text)]
+    if "@P}" in text:
+        found += _QUOTED_SUBSTITUTION.findall(text)
+    return found[:16]
+
+
 _SUBSTITUTIONS: Final = frozenset({"command_substitution", "process_substitution"})
 _LITERAL: Final = frozenset({"raw_string", "ansi_c_string", "comment", "heredoc_start", "heredoc_end"})
-_SIGN: Final = re.compile(rb"\\.|`((?:\\.|[^`\\])*)`|\$\((?!\()", re.DOTALL)
-_SIGN_OR_QUOTE: Final = re.compile(rb"'[^']*'|" + _SIGN.pattern, re.DOTALL)
-_IN_BACKTICKS: Final = re.compile(rb"\\([$`\\])")
-_BRACKET: Final = re.compile(rb"""\\.|'[^']*'|"(?:\\.|[^"\\])*"|[()]""", re.DOTALL)
+_SIGN: Final = lazy_regex(rb"\\.|`((?:\\.|[^`\\])*)`|\$\((?!\()", re.DOTALL)
+_SIGN_OR_QUOTE: Final = lazy_regex(rb"'[^']*'|" + _SIGN.pattern, re.DOTALL)
+_IN_BACKTICKS: Final = lazy_regex(rb"\\([$`\\])")
+_BRACKET: Final = lazy_regex(rb"""\\.|'[^']*'|"(?:\\.|[^"\\])*"|[()]""", re.DOTALL)
 
 
 def may_substitute(source: bytes, seen: int) -> bool:
@@ -78,9 +98,10 @@ def may_substitute(source: bytes, seen: int) -> bool:
 
 
 def unseen_substitutions(root: Node, source: bytes, seen: set[int]) -> Iterator[Node | str]:
-    """The substitutions of a script that no reader of their place has `seen` (where each begins), as nodes or as scripts.
+    """The substitutions of a script that do not begin at one of the places `seen`, as nodes or as texts of scripts.
 
-    The grammar has no nodes for those in the pattern of an expansion, and for backticks in a heredoc or a default value.
+    The grammar has no nodes for a substitution in the pattern of an expansion, and for backticks in a heredoc or a default
+    value: those come as texts.
     """
     left = [root]
     while left:
@@ -101,7 +122,7 @@ def unseen_substitutions(root: Node, source: bytes, seen: set[int]) -> Iterator[
 
 
 def first_sign(node: Node, source: bytes) -> int:
-    """Where a substitution begins; the grammar counts blanks before it to it."""
+    """Where a substitution begins. The grammar's node also has the blanks before it."""
     start = node.start_byte
     while start < node.end_byte and source[start] in b" \t\r\n":
         start += 1
@@ -109,12 +130,12 @@ def first_sign(node: Node, source: bytes) -> int:
 
 
 def without_backticks(text: bytes) -> str:
-    """The script between two backticks, in which a backslash guards those of a script within it."""
+    """The script between two backticks, without the backslashes that escape backticks, `$` and backslashes in it."""
     return _IN_BACKTICKS.sub(rb"\1", text).decode("utf-8", "replace")
 
 
 def _scripts(text: bytes, start: int, seen: set[int], *, in_quotes: bool) -> Iterator[str]:
-    """The scripts in a text that a shell fills in."""
+    """The scripts of the substitutions in a text that a shell expands."""
     place = 0
     signs = _SIGN if in_quotes else _SIGN_OR_QUOTE
     while match := signs.search(text, place):
@@ -129,7 +150,7 @@ def _scripts(text: bytes, start: int, seen: set[int], *, in_quotes: bool) -> Ite
 
 
 def _closing(text: bytes, place: int) -> int:
-    """Where the bracket closes that is open at `place`."""
+    """The place of the bracket that closes the one open at `place`."""
     depth = 1
     for match in _BRACKET.finditer(text, place):
         depth += {b"(": 1, b")": -1}.get(match[0], 0)
@@ -139,6 +160,6 @@ def _closing(text: bytes, place: int) -> int:
 
 
 def _is_quoted(heredoc: Node, source: bytes) -> bool:
-    """Whether a heredoc's body stays as it is written."""
+    """Whether a shell expands nothing in the body of this heredoc."""
     start = next((child for child in heredoc.children if child.type == "heredoc_start"), None)
     return start is not None and any(sign in source[start.start_byte : start.end_byte] for sign in b"'\"\\")

@@ -1,37 +1,38 @@
-"""How a script is read: its statements in order, as the syntax tree or a line of plain words has them."""
+"""Reads a script: its statements in order, from the syntax tree or from a line of plain words."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Final
 
+from bus.lazy.regex import lazy_regex
 from bus.shell.builtins import assign
 from bus.shell.commands import Command, calls_itself, is_silent, program_name, read_own_output
-from bus.shell.editors import variable_script
-from bus.shell.found import NOTHING, Call, together
 from bus.shell.inner import Arg, Inner
+from bus.shell.line_state import NOTHING, Call, together
 from bus.shell.parsing import as_bash, syntax_tree, unread_names
-from bus.shell.plain import plain_statements
+from bus.shell.plain_lines import plain_statements
+from bus.shell.programs.variables import variable_script
 from bus.shell.quoting import first_sign, may_substitute, unseen_substitutions, without_backticks
 from bus.shell.redirections import read_redirections
-from bus.shell.state import Shell
+from bus.shell.shell_state import Shell
 from bus.shell.words import UNKNOWN, Output, bare_words, clean, read_word, unescaped
 
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
     from tree_sitter import Node
 
-_CHANGES_DIRECTORY: Final = re.compile(r"\b(?:cd|pushd)\s")
+_CHANGES_DIRECTORY: Final = lazy_regex(r"\b(?:cd|pushd)\s")
 _MOST_ROUNDS: Final = 8
 """Values for which the body of a loop is read on its own."""
-_LINE_END: Final = re.compile(rb"(?<!\\)\n")
-_ROUGH_PART: Final = re.compile(r"""(?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|[^;&|\n()])+""", re.DOTALL)
+_LINE_END: Final = lazy_regex(rb"(?<!\\)\n")
+_ROUGH_PART: Final = lazy_regex(r"""(?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|[^;&|\n()])+""", re.DOTALL)
 
 
 class Reader(Shell):
-    """Reads one script, and changes what the shell knows as it goes."""
+    """Reads one script and updates the shell's state on the way."""
 
     def script(self, text: str, scripts: int, stdin: Output = NOTHING) -> str | None:
-        """Read `text` as a whole script, whose standard input is `stdin`; what it prints, where that can be told."""
+        """Read `text` as a whole script with the standard input `stdin`. Returns its output where that is known."""
         self.scripts = scripts
         text = clean(text)
         if (statements := plain_statements(text)) is not None:
@@ -39,7 +40,7 @@ class Reader(Shell):
         return self.run_tree(text, stdin)
 
     def run_tree(self, text: str, stdin: Output) -> str | None:
-        """Read a script by its syntax tree; what it prints, where that can be told."""
+        """Read a script by its syntax tree. Returns its output where that is known."""
         self.scope.source = as_bash(text).encode("utf-8", "replace")
         tree = syntax_tree(self.scope.source, self.found.budget.limits.parse_seconds)
         if tree is None:
@@ -60,7 +61,7 @@ class Reader(Shell):
         return texts[0] if len(texts) == 1 else None
 
     def visit(self, node: Node, stdin: Output) -> Output:
-        """Read a statement; what it prints, where that can be told, and what it runs."""
+        """Read a statement. Returns its output, where that is known, and the programs that it runs."""
         if not self.found.may_go_on():
             return NOTHING
         self.found.depth += 1
@@ -81,7 +82,7 @@ class Reader(Shell):
             return self._pipeline(node.named_children, stdin)
         if kind in ("variable_assignment", "declaration_command", "unset_command"):
             for name, value in self._assign(node):
-                for inner in variable_script(name, value):
+                for inner in variable_script(name, value, self.found.files.texts):
                     self._nested(inner, Call(), own=False)
             return None
         if kind == "function_definition":
@@ -102,7 +103,7 @@ class Reader(Shell):
         return together([self.visit(child, stdin).text for child in node.named_children])
 
     def _list(self, children: list[Node], stdin: Output) -> str | None:
-        """`a && b || c`: what comes later may not run, so a variable that it sets may also keep its value."""
+        """Read `a && b || c`. The later commands may not run, so a variable that they set may also keep its old value."""
         texts = [self.visit(child, stdin).text for child in children[:1]]
         for child in children[1:]:
             before = self.scope.variables
@@ -112,16 +113,17 @@ class Reader(Shell):
         return together(texts)
 
     def _branches(self, node: Node, stdin: Output) -> str | None:
-        """Read every branch; after it a variable may have the value of any."""
+        """Read every branch. Afterwards a variable may have the value of any of them."""
         before = dict(self.scope.variables)
         found: dict[str, tuple[str, ...]] = {}
         for child in node.named_children:
             self.visit(child, stdin)
             for name, values in self.scope.variables.items():
                 if values != before.get(name):
-                    found[name] = tuple(dict.fromkeys((*found.get(name, ()), *values)))[:64]
+                    found[name] = tuple(self.found.budget.cut(tuple(dict.fromkeys((*found.get(name, ()), *values)))))
         for name, values in found.items():
-            self.scope.variables[name] = tuple(dict.fromkeys((*before.get(name, ()), *values)))[:64]
+            both = tuple(dict.fromkeys((*before.get(name, ()), *values)))
+            self.scope.variables[name] = tuple(self.found.budget.cut(both))
         return None
 
     def _subshell(self, node: Node, stdin: Output) -> str | None:
@@ -141,7 +143,7 @@ class Reader(Shell):
         return self._nested(Inner(script=without_backticks(text[1:].removesuffix(b"`"))), Call(stdin), own=False)
 
     def substituted(self, node: Node) -> Output:
-        """Read `$(…)`, or `>(…)`, which gets what the command prints that it is an argument of."""
+        """Read a `$(…)`, `<(…)` or `>(…)`. The last reads the output of the command that has it as an argument."""
         sign = self.scope.source[node.start_byte : node.start_byte + 1]
         if sign == b"<":  # `<(…)` is the name of a file
             output = self.visit(node, NOTHING)
@@ -170,7 +172,7 @@ class Reader(Shell):
         return text
 
     def _with_redirects(self, body: Node | None, redirects: list[Node], stdin: Output) -> str | None:
-        """Read a statement with redirections; the grammar hangs them on a whole list, but they are its last command's."""
+        """Read a statement with redirections. The grammar gives them to a whole list; they belong to its last command."""
         text: str | None
         if body is not None and body.type == "command":
             return self._command(body, stdin, redirects)
@@ -193,7 +195,7 @@ class Reader(Shell):
         return text if body is None else self.visit(body, call.stdin).text
 
     def _after_heredoc(self, redirects: list[Node], output: Output) -> None:
-        """What stands behind `<<EOF` on its line hangs below the heredoc in the tree: `<<EOF | bash`, `<<EOF && rm`."""
+        """Read the rest of the line behind `<<EOF`, which is a child of the heredoc in the tree: `<<EOF | bash`."""
         for redirect in redirects:
             for child in redirect.named_children if redirect.type == "heredoc_redirect" else ():
                 if child.type == "pipeline":
@@ -202,7 +204,7 @@ class Reader(Shell):
                     self.visit(child, NOTHING)
 
     def _loop(self, node: Node, stdin: Output) -> None:
-        """`for x in a b`: in its body x is any of the values; a body that changes the directory is read for each."""
+        """Read `for x in a b`: x is any of the values. A body that changes the directory is read once for each value."""
         name, values = node.child_by_field_name("variable"), node.children_by_field_name("value")
         if name is not None:
             texts = [text for value in values for text in read_word(value, self.scope).texts]
@@ -217,7 +219,7 @@ class Reader(Shell):
             self.scope.variables[key], self.directory = tuple(texts), directory
 
     def _assign(self, node: Node) -> tuple[tuple[str, str], ...]:
-        """Take over what `x=1`, `export x=1`, `unset x` say; the names and values set."""
+        """Apply `x=1`, `export x=1` or `unset x`. Returns the names and values that are set."""
         pairs = assign(node, self.scope)
         if self.inside:
             self.made.update(name for name, _ in pairs)
@@ -239,7 +241,7 @@ class Reader(Shell):
             self.found.items.append(Command(key.lower(), depth=self.scripts, fork_bomb=True))
 
     def _rough(self, text: str) -> None:
-        """What the grammar cannot read, cut at `;`, `|`, `&` and line ends, so that a plain command in it is still seen."""
+        """Read a text without the grammar: cut at `;`, `|`, `&` and line ends, so that its plain commands are still seen."""
         for part in _ROUGH_PART.finditer(text):
             if not self.found.may_go_on():
                 return
@@ -255,7 +257,7 @@ class Reader(Shell):
         return self._simple(node, children, stdin, redirects)
 
     def _lines(self, node: Node) -> list[list[Node]]:
-        """The children by line: after `a | b | c` the grammar (0.25.1) takes `rm x > f` below it for words of c."""
+        """The children by line: after `a | b | c` the grammar (0.25.1) reads `rm x > f` on the next line as words of c."""
         children = node.children
         if self.scope.source.find(b"\n", node.start_byte, node.end_byte) < 0:
             return [children]
@@ -298,7 +300,7 @@ class Reader(Shell):
             call, more = read_redirections([*own, *redirects], stdin, self.scope, self.found)
             argv += more
         if argv and argv[0].text == "[":
-            argv = []  # it only tests, as `[[` does
+            argv = []  # it only tests a condition, like `[[`
         return self.run(
             argv, Call(call.stdin, tuple(assignments), call.redirects, stdin.programs or call.stdin.programs)
         )

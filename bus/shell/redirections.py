@@ -1,24 +1,25 @@
-"""What redirections give a command: their targets, its standard input, and words that the grammar took for targets."""
+"""Reads the redirections of a command: targets, standard input, and arguments that the grammar reads as targets."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Final
 
-from bus.shell.found import NOTHING, Call, Found
+from bus.lazy.regex import lazy_regex
 from bus.shell.inner import Arg
+from bus.shell.line_state import NOTHING, Call, LineState
 from bus.shell.parsing import is_here_string
 from bus.shell.words import Output, WordScope, read_text, read_word
 
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
     from tree_sitter import Node
 
-_TABS: Final = re.compile(r"^\t+", re.MULTILINE)
-_EMPTY_HEREDOC: Final = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?[^\n]*\n\s*\1\s*")
+_TABS: Final = lazy_regex(r"^\t+", re.MULTILINE)
+_EMPTY_HEREDOC: Final = lazy_regex(r"<<-?\s*['\"]?(\w+)['\"]?[^\n]*\n\s*\1\s*")
 
 
-def read_redirections(nodes: list[Node], stdin: Output, scope: WordScope, found: Found) -> tuple[Call, list[Arg]]:
-    """What redirections give a command: their targets, its standard input, and words that the grammar took for targets."""
+def read_redirections(nodes: list[Node], stdin: Output, scope: WordScope, found: LineState) -> tuple[Call, list[Arg]]:
+    """Returns the targets and the standard input of a command, and arguments that the grammar read as targets."""
     targets: list[tuple[str, str]] = []
     argv: list[Arg] = []
     for node in nodes:
@@ -52,7 +53,7 @@ def read_redirections(nodes: list[Node], stdin: Output, scope: WordScope, found:
     return Call(stdin=stdin, redirects=tuple(targets)), argv
 
 
-def _heredoc(node: Node, scope: WordScope, found: Found) -> tuple[Output, list[Arg], tuple[tuple[str, str], ...]]:
+def _heredoc(node: Node, scope: WordScope, found: LineState) -> tuple[Output, list[Arg], tuple[tuple[str, str], ...]]:
     stdin = NOTHING
     argv: list[Arg] = []
     redirects: list[Node] = []

@@ -1,6 +1,6 @@
 """Perl, Ruby, JavaScript, PHP, Lua, R, Julia and Elixir on a command line: a scan for calls that delete, write or run.
 
-No grammar: the names of such functions are looked for, and the literals behind them are read up to the end of the call.
+No grammar: the scan looks for the names of such functions and reads the literals behind them up to the end of the call.
 """
 
 from __future__ import annotations
@@ -10,90 +10,100 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
+from bus.lazy.regex import lazy_regex
 from bus.shell.code_functions import COPY, DELETE, LANGUAGES, LINK, MOVE, SCRIPT, TREE, WRITE
 from bus.shell.inner import Arg, Inner
 from bus.shell.words import UNKNOWN
 
-_MOST: Final = 64
+_MOST: Final = 512
 _LONGEST: Final = 64 * 1024
 _LONGEST_CALL: Final = 2048
 
 _CALLS: Final = {
-    id(table): re.compile(
+    id(table): lazy_regex(
         r"(?<![\w$'\"])(?:\w+\.)*?("
         + "|".join(re.escape(name) for name in sorted(table, key=len, reverse=True))
         + r")(?![\w-])"
     )
     for table in LANGUAGES.values()
 }
-_TOKEN: Final = re.compile(
+_TOKEN: Final = lazy_regex(
     r"""\s+|'((?:\\.|[^'\\])*)'|"((?:\\.|[^"\\])*)"|`((?:\\.|[^`\\])*)`|q[qwx]?\{([^}]*)\}|q[qwx]?\(([^)]*)\)|%w\[([^\]]*)\]"""
     r"""|([$@]?[A-Za-z_][\w.]*(?:::\w+)*)|(<[^<>\n]+>)|(\d+)|(.)""",
     re.DOTALL,
 )
-_ASSIGNED: Final = re.compile(r"""[$@]?([A-Za-z_]\w*)\s*=\s*(?:'((?:\\.|[^'\\\n])*)'|"((?:\\.|[^"\\\n])*)")""")
-_BACKTICKS: Final = re.compile(r"`((?:\\.|[^`\\])+)`|(?:%x|\bqx)\s*[{(\[|!]([^})\]|!]+)|\bqx/((?:\\.|[^/\\])+)/")
+_ASSIGNED: Final = lazy_regex(r"""[$@]?([A-Za-z_]\w*)\s*=\s*(?:'((?:\\.|[^'\\\n])*)'|"((?:\\.|[^"\\\n])*)")""")
+_BACKTICKS: Final = lazy_regex(r"`((?:\\.|[^`\\])+)`|(?:%x|\bqx)\s*[{(\[|!]([^})\]|!]+)|\bqx/((?:\\.|[^/\\])+)/")
 _PLAIN: Final = (
-    (re.compile(r"""\[\s*['"](\w+)['"]\s*\]\s*\("""), r".\1("),  # fs['rmSync'](
-    (re.compile(r"""(['"])\s*\+\s*\1"""), ""),  # 'exec' + 'Sync'
-    (re.compile(r"""\[\s*['"](\w+)['"]\s*\]\s*\("""), r".\1("),
-    (re.compile(r"""\brequire\(\s*['"](?:[^'"]*/)?(?:node:)?([\w-]+)['"]\s*\)"""), r"\1"),
-    (re.compile(r"""\beval\s*\(?\s*['"](?=\s*\w+\s*\()"""), "eval "),  # eval "system(…)"
-    (re.compile(r"process\.cwd\(\)|Dir\.pwd|\bgetcwd\(\)|\b__dirname\b"), "'.'"),
+    (lazy_regex(r"""\[\s*['"](\w+)['"]\s*\]\s*\("""), r".\1("),  # fs['rmSync'](
+    (lazy_regex(r"""(['"])\s*\+\s*\1"""), ""),  # 'exec' + 'Sync'
+    (lazy_regex(r"""\[\s*['"](\w+)['"]\s*\]\s*\("""), r".\1("),
+    (lazy_regex(r"""\brequire\(\s*['"](?:[^'"]*/)?(?:node:)?([\w-]+)['"]\s*\)"""), r"\1"),
+    (lazy_regex(r"""\beval\s*\(?\s*['"](?=\s*\w+\s*\()"""), "eval "),  # eval "system(…)"
+    (lazy_regex(r"process\.cwd\(\)|Dir\.pwd|\bgetcwd\(\)|\b__dirname\b"), "'.'"),
 )
-"""Spellings of a call, and a plainer one for each."""
-_RENAMED: Final = re.compile(
+"""Unusual spellings of a call, each with its plain spelling."""
+_RENAMED: Final = lazy_regex(
     r"\b(\w+)\s*(?::|\bas\b)\s*(\w+)(?=[^{}()]{0,400}\}\s*(?:=\s*(?:await\s+)?(?:child_process|fs|rimraf|import)|from\b))"
 )
 """`{rmSync: r} = require('fs')`, `import {rmSync as r} from 'fs'`."""
-_OPERANDS: Final = re.compile(r"process\.argv\[\d\]|\$argv\[\d\]|[@$]?\bARGV(?:\[\d\])?")
-_DIRECTORY_SET: Final = re.compile(r"""(?:FileUtils\.cd|\bchdir)\s*\(?\s*['"]([^'"]+)['"]""")
-_PATHNAME: Final = re.compile(r"""\bPathname(?:\.new)?\(\s*['"]([^'"]+)['"]\s*\)\.(rmtree|delete|unlink|rmdir)\b""")
-_OPENED: Final = re.compile(
+_OPERANDS: Final = lazy_regex(r"process\.argv\[\d\]|\$argv\[\d\]|[@$]?\bARGV(?:\[\d\])?")
+_DIRECTORY_SET: Final = lazy_regex(r"""(?:FileUtils\.cd|\bchdir)\s*\(?\s*['"]([^'"]+)['"]""")
+_PATHNAME: Final = lazy_regex(r"""\bPathname(?:\.new)?\(\s*['"]([^'"]+)['"]\s*\)\.(rmtree|delete|unlink|rmdir)\b""")
+_OPENED: Final = lazy_regex(
     r"""\b(?:File\.open|File\.new|fopen|openSync|createWriteStream|io\.open)\s*\(?\s*['"]([^'"]+)['"]\s*(?:,\s*['"](\w+)\+?['"])?"""
 )
-_PERL_OPENED: Final = re.compile(
+_PERL_OPENED: Final = lazy_regex(
     r"""\bopen\s*\(?\s*[^,;()\n]{1,64},\s*(['"])\s*(\||-\||\+?>{1,2})?\s*([^'"|]{0,512}?)\s*(\|)?\1(?:\s*,\s*(['"])([^'"]*)\5)?"""
 )
-_PRINTS: Final = re.compile(r"\b(?:print|printf|puts|say|write|fwrite|fputs|pipe|writeSync)\b|<<")
+_PRINTS: Final = lazy_regex(r"\b(?:print|printf|puts|say|write|fwrite|fputs|pipe|writeSync)\b|<<")
 _LISTED: Final = frozenset({"pcntl_exec", "system2", "System.cmd"})
 """Functions that get a program and its arguments."""
-_SQL: Final = re.compile(r"(?i)\s*(?:drop|delete|truncate|update|alter)\s")
-_NUMBER: Final = re.compile(r"(?<![\w.])-?\d+(?![\w.])")
-_MAPPED: Final = re.compile(r"""array_(?:map|walk)\(\s*['"](\w+)['"]\s*,""")
-_HOME: Final = re.compile(
+_SQL: Final = lazy_regex(r"(?i)\s*(?:drop|delete|truncate|update|alter)\s")
+_NUMBER: Final = lazy_regex(r"(?<![\w.])-?\d+(?![\w.])")
+_MAPPED: Final = lazy_regex(r"""array_(?:map|walk)\(\s*['"](\w+)['"]\s*,""")
+_HOME: Final = lazy_regex(
     r"""#\{ENV\[['"]HOME['"]\]\}|#\{Dir\.home\}|\$\{(?:process\.env\.HOME|os\.homedir\(\)|homedir\(\))\}|\$ENV\{['"]?HOME['"]?\}"""
 )
-_HOMES: Final = re.compile(
+_HOMES: Final = lazy_regex(
     r"""ENV\[['"]HOME['"]\]|Dir\.home|process\.env\.(?:HOME|USERPROFILE)|(?:require\(['"](?:node:)?os['"]\)|os)\.homedir\(\)|homedir\(\)"""
     r"""|\$ENV\{['"]?HOME['"]?\}|getenv\(['"]HOME['"]\)|\$_(?:SERVER|ENV)\[['"]HOME['"]\]"""
 )
-_INSIDE: Final = re.compile(r"#\{[^}]*\}|\$\{[^}]*\}|\$\w+|@\w+")
+_INSIDE: Final = lazy_regex(r"#\{[^}]*\}|\$\{[^}]*\}|\$\w+|@\w+")
 _GATHERERS: Final = frozenset(
     {"glob", "Dir.glob", "readdirSync", "fs.readdirSync", "scandir", "Dir.children", "Dir.entries"}
 )
-_RUNS_TEXT: Final = re.compile(
+_RUNS_TEXT: Final = lazy_regex(
     r"\b(?:eval|instance_eval|new\s+Function|Function|vm\.run\w+|runInThisContext|loadstring|load|include|require|system|exec)\b"
 )
-_NETWORK: Final = re.compile(
+_NETWORK: Final = lazy_regex(
     r"\b(?:fetch|https?\.get|LWP|HTTP::Tiny|open-uri|URI\.open|Net::HTTP|urlopen|curl_exec|axios)\b"
     r"|\b(?:get|file_get_contents|include|require|import)\s*\(?\s*['\"]https?://"
     r"|[`(]\s*(?:curl|wget)\s"
 )
-_DECODES: Final = re.compile(
+_DECODES: Final = lazy_regex(
     r"\b(?:atob|base64_decode|decode_base64|Base64\.(?:strict_|urlsafe_)?decode64|unpack1?)\b|['\"]base64['\"]"
 )
 
 
 def scanned_calls(program: str, code: str, operands: Sequence[str] = ()) -> Iterator[Inner]:
-    """What `code`, given these operands, deletes, writes and runs, as the commands of a shell that do the same."""
+    """What `code`, given these operands, deletes, writes and runs, as the commands of a shell that do the same.
+
+    The last item has `unread` where there is more than is read.
+    """
     table = LANGUAGES.get(program)
-    if table is None or len(code) > _LONGEST:
+    if table is None:
         return
+    programs = {name: command[0] for name, command in table.items() if command is not SCRIPT}
+    if len(code) > _LONGEST:
+        yield Inner(unread=programs_named(code, programs))
+        return
+    if _more(_CALLS[id(table)], code) or _more(_BACKTICKS, code) or _more(_OPENED, code):
+        yield Inner(unread=programs_named(code, programs))
     if operands:
         code = _OPERANDS.sub(lambda _: f"'{operands[0]}'", code)
     directory = _DIRECTORY_SET.search(code)
-    for one in islice(_calls(table, program, code), _MOST):
+    for one in _calls(table, program, code):
         yield one._replace(directory=directory[1]) if directory else one
     if _RUNS_TEXT.search(code):
         if _NETWORK.search(code):
@@ -102,15 +112,30 @@ def scanned_calls(program: str, code: str, operands: Sequence[str] = ()) -> Iter
             yield Inner(sources=("base64",))
 
 
+_WORD: Final = lazy_regex(r"\w+")
+_NOTHING_NAMED: Final = ("",)
+
+
+def programs_named(code: str, programs: Mapping[str, str]) -> tuple[str, ...]:
+    """The programs that equal the functions whose names are words of `code`, for `Inner.unread`: never empty."""
+    words = frozenset(_WORD.findall(code))
+    return tuple({program for name, program in programs.items() if name.rpartition(".")[2] in words}) or _NOTHING_NAMED
+
+
+def _more(pattern: re.Pattern[str], code: str) -> bool:
+    """Whether a pattern occurs more often than is read."""
+    return next(islice(pattern.finditer(code), _MOST, None), None) is not None
+
+
 def _calls(table: Mapping[str, tuple[str, ...]], program: str, code: str) -> Iterator[Inner]:
     code = _plain(_MAPPED.sub(r"\1(", _HOMES.sub("'~'", _HOME.sub("~", code))))
     variables = {match[1]: match[2] or match[3] or "" for match in _ASSIGNED.finditer(code)}
     gathered: list[str] | None = None
-    for match in islice(_CALLS[id(table)].finditer(code), _MOST * 4):
+    for match in islice(_CALLS[id(table)].finditer(code), _MOST):
         command = table[match[1]]
         words, end = _arguments(code, match.end(), variables)
         if not words:
-            # `Dir.glob("/etc/*").each { |f| File.delete(f) }`: what it deletes is in another call's literals.
+            # `Dir.glob("/etc/*").each { |f| File.delete(f) }`: the deleted paths are literals of another call.
             if gathered is None:
                 gathered = _gathered(code)
             words = gathered if command[0] == "rm" else []
@@ -134,13 +159,13 @@ def _calls(table: Mapping[str, tuple[str, ...]], program: str, code: str) -> Ite
         taken = words if command[0] in ("rm", "chmod", "kill") else words[: 2 if command in (MOVE, COPY, LINK) else 1]
         yield Inner(argv=tuple(map(Arg, (*command, *taken))))
     if program in ("perl", "ruby", "jruby", "php", "julia"):
-        for match in _BACKTICKS.finditer(code):
+        for match in islice(_BACKTICKS.finditer(code), _MOST):
             yield Inner(script=_interpolated(match[1] or match[2] or match[3].replace("\\/", "/"), variables))
     yield from _opened(code, program)
 
 
 def _plain(code: str) -> str:
-    """`code` with fewer spellings of the same calls."""
+    """`code` with unusual spellings of calls replaced by plain ones."""
     for pattern, plainer in _PLAIN:
         code = pattern.sub(plainer, code)
     for match in islice(_RENAMED.finditer(code), 8):
@@ -149,7 +174,7 @@ def _plain(code: str) -> str:
 
 
 def _numbered(command: tuple[str, ...], given: str, words: list[str]) -> tuple[tuple[str, ...], list[str]]:
-    """`kill` and `chmod` with the numbers that they are given; a process is negative, or comes first where it is alone."""
+    """`kill` and `chmod` with the numbers among their arguments. The process of `kill` is the negative or the first number."""
     numbers = _NUMBER.findall(given)
     if command[0] == "chmod" or not numbers:
         return command, [*numbers[:1], *words]
@@ -161,7 +186,7 @@ def _numbered(command: tuple[str, ...], given: str, words: list[str]) -> tuple[t
 
 
 def _opened(code: str, program: str) -> Iterator[Inner]:
-    """The files that are opened for writing, and emptied where nothing is written into them; commands behind perl's pipes."""
+    """The files that are opened for writing (emptied, where nothing is written), and the commands of perl's pipes."""
     prints = _PRINTS.search(code) is not None
     opened: list[tuple[str, str]] = []
     for match in islice(_OPENED.finditer(code), _MOST):
@@ -231,7 +256,7 @@ def _arguments(code: str, start: int, variables: Mapping[str, str]) -> tuple[lis
 
 
 def _gathered(code: str) -> list[str]:
-    """The patterns that a text gives `glob` and its like."""
+    """The patterns in a text that are arguments of `glob` or a similar function."""
     found = re.findall(
         r"""(?:glob|readdirSync|readdir|scandir|children|entries|find|Dir(?=\[))\s*[(\[]?\s*['"]([^'"]+)['"]""", code
     )
@@ -247,18 +272,23 @@ def _interpolated(text: str, variables: Mapping[str, str]) -> str:
     return _INSIDE.sub(value, text).replace('\\"', '"').replace("\\n", "\n")
 
 
-_DELETES: Final = re.compile(
+_DELETES: Final = lazy_regex(
     r"""\b(?:deleteDir|deleteRecursively|removeDirectoryRecursive|del_dir_r|delete-directory/files|delete-tree|"""
     r"""file delete -force|removeItem|RemoveAll|rm_rf!?|deleteTree)\b"""
 )
-_SPAWNS: Final = re.compile(r"\b(?:execute|exec|system|sh|shell|run-program|callCommand|cmd|spawn|sys\.process)\b")
-_LITERAL: Final = re.compile(r'"((?:\\.|[^"\\])*)"')
-_FORCED: Final = re.compile(r"\bfile delete -force (?:-- )?([^\s\]]+)|(?:^|[\[;\n])[ \t]*exec ([^\]\n;]+)")
+_SPAWNS: Final = lazy_regex(
+    r"\b(?:execute|exec|execSync|system|sh|shell|run-program|callCommand|command|cmd|spawn|sys\.process)\b"
+)
+_LITERAL: Final = lazy_regex(r'"((?:\\.|[^"\\])*)"')
+_FORCED: Final = lazy_regex(r"\bfile delete -force (?:-- )?([^\s\]]+)|(?:^|[\[;\n])[ \t]*exec ([^\]\n;]+)")
 
 
 def other_calls(code: str) -> Iterator[Inner]:
-    """As `scanned_calls`, for a language of which no functions are listed: its literals, where it deletes or spawns at all."""
-    if not code or len(code) > _LONGEST:
+    """As `scanned_calls`, for a language without listed functions: the literals of a text that deletes or spawns anything."""
+    if not code:
+        return
+    if len(code) > _LONGEST:
+        yield Inner(unread=("rm",) if _DELETES.search(code) else _NOTHING_NAMED)
         return
     literals = [match[1] for match in islice(_LITERAL.finditer(code), _MOST)]
     if literals and _DELETES.search(code):

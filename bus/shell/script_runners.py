@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from bus.shell.editors import remote_programs, side_script
+from bus.lazy.regex import lazy_regex
+from bus.shell.editors import remote_programs
 from bus.shell.inner import Arg, Inner, Unwrap, names, read_options, script_from_stdin, script_of
+from bus.shell.programs.made_files import recipe_script, schedule_script
+from bus.shell.programs.shell_dialects import shell_readers
+from bus.shell.programs.variables import side_script
 from bus.shell.words import Output
 
 SHELLS: Final = frozenset(
@@ -122,6 +125,14 @@ def _su(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
     yield script_from_stdin(stdin)
 
 
+def _sg(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
+    """`sg docker 'rm x'`, also with `-c` before the command."""
+    if len(args) == 2 and not args[1].text.startswith("-"):
+        yield script_of(args[1:])
+    else:
+        yield from _su(args, stdin)
+
+
 def _script(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
     values = names("-c -I -O -B -E -o -t -m -T --command --log-in --log-out --log-io --echo --output-limit")
     options = read_options(args, values, attached=frozenset({"-t"}))
@@ -169,13 +180,10 @@ def _at(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
         yield script_from_stdin(stdin)
 
 
-_SCHEDULE: Final = re.compile(r"^\s*(?:@\w+|(?:\S+\s+){5})\s*", re.MULTILINE)
-
-
 def _crontab(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
     operands = args[read_options(args, frozenset({"-u"})).end :]
     if stdin.text and (not operands or operands[0].text in _STDIN):
-        yield Inner(script=_SCHEDULE.sub("", stdin.text), sources=stdin.programs)
+        yield Inner(script=schedule_script(stdin.text), sources=stdin.programs)
 
 
 _TMUX_VALUES: Final = names("-c -e -F -f -n -s -t -x -y -l -p -L -S -T -w -h -b")
@@ -187,7 +195,10 @@ _KEYS: Final = {"enter": "\n", "c-m": "\n", "kpenter": "\n", "space": " ", "c-j"
 
 
 def _tmux(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
-    rest = list(args[read_options(args, names("-L -S -f -c -T")).end :])
+    options = read_options(args, names("-L -S -f -c -T"))
+    if (script := options.value("-c")) is not None:
+        yield script_of([script])
+    rest = list(args[options.end :])
     while rest:
         end = next((n for n, arg in enumerate(rest) if arg.text == ";"), len(rest))
         command, own = rest[0].text, rest[1:end]
@@ -220,25 +231,21 @@ def _screen(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
         yield Inner(argv=rest)
 
 
-_MAKE_SHELL: Final = re.compile(r"\$\(shell\s+([^()]*)\)")
+_MAKE_SHELL: Final = lazy_regex(r"\$\(shell\s+([^()]*)\)")
 
 
 def _make(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
     options = read_options(args, names("-C -f -I -j -o -W --file --makefile --directory --include-dir"))
     for arg in args:
         if arg.text.startswith("--eval="):
-            yield Inner(script=arg.text.partition(";")[2].replace("$$", "$"), sources=arg.sources)
+            yield Inner(script=recipe_script(arg.text.partition("=")[2]), sources=arg.sources)
         elif arg.text.startswith("SHELL="):
             yield Inner(script=arg.text.removeprefix("SHELL="), sources=arg.sources)
         for script in _MAKE_SHELL.findall(arg.text):
             yield Inner(script=script, sources=arg.sources)
     file = options.value("-f", "--file", "--makefile")
     if file is not None and file.text in _STDIN and stdin.text:
-        lines = [line.split(";", 1)[1] if ";" in line and line[:1] != "\t" else line for line in stdin.text.split("\n")]
-        recipe = [line.lstrip("\t@-+ ") for line in lines if line[:1] in ("\t", " ")] + [
-            line for line, old in zip(lines, stdin.text.split("\n"), strict=True) if line != old
-        ]
-        yield Inner(script="\n".join(recipe).replace("$$", "$"), sources=stdin.programs)
+        yield Inner(script=recipe_script(stdin.text), sources=stdin.programs)
 
 
 def _newgrp(_args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
@@ -254,8 +261,15 @@ def _just(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
             return
 
 
+_CARGO_RUNS: Final = lazy_regex(r"""(?:runner|linker|wrapper)\s*=\s*["']([^"']+)["']""")
+
+
 def _cargo(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
     """`cargo watch -s script -x 'check'`."""
+    for arg in args:
+        if "runner" in arg.text or "linker" in arg.text or "wrapper" in arg.text:
+            for value in _CARGO_RUNS.findall(arg.text):
+                yield Inner(script=value, sources=arg.sources)
     if [arg.text for arg in args[:1]] != ["watch"]:
         return
     for option, value in pairwise(args):
@@ -274,22 +288,13 @@ def _hyperfine(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
             yield script_of([arg])
 
 
-def _nix(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
-    for place, arg in enumerate(args[:-1]):
-        if arg.text in ("--run", "--command") and len(args) > place + 1 and args[0].text not in ("develop", "shell"):
-            yield script_of(args[place + 1 : place + 2])
-            return
-        if arg.text in ("-c", "--command"):
-            yield Inner(argv=tuple(args[place + 1 :]))
-            return
-
-
 _CONFIG_VERBS: Final = frozenset({"set", "get", "unset"})
-_GIT_PROGRAM: Final = re.compile(
+_GIT_PROGRAM: Final = lazy_regex(
     r"(?i)core\.(editor|pager|sshcommand|fsmonitor|gitproxy|askpass)|sequence\.editor|gpg\.(\w+\.)?program|diff\.external|pager\.\w+"
-    r"|(filter|diff|merge|difftool|mergetool|man|browser)\.[^=\s]+\.\w+"
+    r"|uploadpack\.packobjectshook|(filter|diff|merge|difftool|mergetool|man|browser)\.[^=\s]+\.\w+"
 )
 """Settings whose value is a command."""
+_GIT_WRITES: Final = frozenset({"--output", "-o"})
 _GIT_OPTIONS: Final = ("--exec=", "--upload-pack=", "--receive-pack=", "--open-files-in-pager=", "--extcmd=")
 
 
@@ -304,14 +309,20 @@ def _git_setting(name: str, value: str, sources: tuple[str, ...]) -> Iterator[In
         yield from side_script(value, sources)
 
 
+_GIT_RUNNING: Final = frozenset({"config", "submodule", "bisect", "rebase", "filter-branch", "difftool"})
+"""The subcommands of git that run what their arguments name."""
+
+
 def _git(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
     texts = [arg.text for arg in args]
     for place, arg in enumerate(args):
-        if "=" not in arg.text and not arg.text.startswith(("-", "ext::")):
+        if "=" not in arg.text and arg.text[:1] != "-" and arg.text[:5] != "ext::":
             continue
         name, equals, value = arg.text.partition("=")
         if equals and place and texts[place - 1] in ("-c", "--config"):
             yield from _git_setting(name, value, arg.sources)
+        elif name in _GIT_WRITES and (equals or "archive" in texts):
+            yield Inner(argv=(Arg("tee"), *([Arg(value)] if equals else args[place + 1 : place + 2])))
         elif arg.text.startswith(_GIT_OPTIONS):
             yield Inner(script=value, sources=arg.sources)
         elif arg.text.startswith("ext::"):
@@ -320,6 +331,8 @@ def _git(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
             yield Inner(script=arg.text[2:], sources=arg.sources)
         elif arg.text in ("--upload-pack", "--receive-pack", "-u") and place and place + 1 < len(args):
             yield from side_script(args[place + 1].text, args[place + 1].sources) if " " in args[place + 1].text else ()
+    if _GIT_RUNNING.isdisjoint(texts):
+        return
     if "config" in texts[:3]:
         given = [
             arg for arg in args[texts.index("config") + 1 :] if arg.text[:1] != "-" and arg.text not in _CONFIG_VERBS
@@ -338,12 +351,6 @@ def _git(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
                 yield script_of(args[place + 1 : place + 2])
 
 
-def _sops(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
-    """`sops exec-env secrets.yaml 'script'`."""
-    if len(args) > 2 and args[0].text in ("exec-env", "exec-file"):
-        yield script_of(args[-1:])
-
-
 def _capsh(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
     """`capsh … -- -c script`: what follows `--` is for bash."""
     texts = [arg.text for arg in args]
@@ -353,6 +360,7 @@ def _capsh(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
 
 SCRIPT_RUNNERS: Final[dict[str, Unwrap]] = {
     **dict.fromkeys(SHELLS, read_shell),
+    **shell_readers(read_shell),
     "eval": _eval,
     "source": _source,
     ".": _source,
@@ -360,7 +368,7 @@ SCRIPT_RUNNERS: Final[dict[str, Unwrap]] = {
     "ssh": _ssh,
     "su": _su,
     "runuser": _su,
-    "sg": _su,
+    "sg": _sg,
     "script": _script,
     "watch": _watch,
     "watchexec": _watchexec,
@@ -375,14 +383,14 @@ SCRIPT_RUNNERS: Final[dict[str, Unwrap]] = {
     "cargo": _cargo,
     "tmux": _tmux,
     "byobu": _tmux,
+    "tmate": _tmux,
     "screen": _screen,
     "make": _make,
     "gmake": _make,
     "hyperfine": _hyperfine,
     "concurrently": _hyperfine,
-    "nix-shell": _nix,
-    "nix": _nix,
-    "sops": _sops,
+    "pee": _hyperfine,
+    "mispipe": _hyperfine,
     "cross-env-shell": _eval,
     "capsh": _capsh,
 }

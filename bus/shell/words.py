@@ -1,4 +1,4 @@
-"""What a shell makes of one word: quotes removed, known variables filled in, braces expanded, the unknown marked."""
+"""One word as a shell expands it: quotes removed, variables and braces expanded, unknown parts marked."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable
 from itertools import islice, product
 from math import prod
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from weakref import WeakMethod
 
+from bus.lazy.regex import lazy_regex
 from bus.shell.budget import Budget
 from bus.shell.expansions import OPERATORS, RESERVED, ansi_c, apply_operator
 
@@ -15,15 +17,15 @@ if TYPE_CHECKING:  # the parser's own type; the parser is loaded by the first co
     from tree_sitter import Node
 
 UNKNOWN: Final = "\x00"
-"""Stands in a word for what only a running shell knows: a command's output, a positional parameter."""
+"""In a word: a part that only a running shell knows, such as a command's output or a positional parameter."""
 UNSET: Final = "\x01"
-"""Stands in a word for a variable that this line never sets: it comes from the environment, or is empty."""
+"""In a word: a variable that this line never sets. It comes from the environment, or is empty."""
 
 PROJECT: Final = "/.project-root"
-"""Stands at the beginning of a word for the root of the project (`git rev-parse --show-toplevel`)."""
+"""At the beginning of a word: the root of the project (`git rev-parse --show-toplevel`)."""
 
 CONTAINER_DATA: Final = "/.container-data"
-"""Stands before a path of a container that may hold data: in a volume, or of a container that runs on."""
+"""Before a path in a container that may hold data: a volume, or any path of a container that goes on running."""
 
 HIDDEN: Final = frozenset({UNKNOWN, UNSET})
 MAX_LENGTH: Final = 64 * 1024
@@ -33,23 +35,23 @@ _OPEN, _CLOSE, _COMMA = "\x02", "\x03", "\x04"  # unquoted braces, until they ar
 _GAP = "\x05"  # white space of an unquoted value, at which the word is cut
 _TO_BRACES: Final = str.maketrans("{},", _OPEN + _CLOSE + _COMMA)
 _FROM_BRACES: Final = str.maketrans(_OPEN + _CLOSE + _COMMA, "{},")
-_BLANK: Final = re.compile(r"\s+")
-_BRACES: Final = re.compile(f"([{_OPEN}{_CLOSE}{_COMMA}])")
+_BLANK: Final = lazy_regex(r"\s+")
+_BRACES: Final = lazy_regex(f"([{_OPEN}{_CLOSE}{_COMMA}])")
 _MAX_BRACES: Final = 32
 """How deep braces may nest."""
 _UNCOUNTED: Final = 1 << 20
 """Far more words than any limit allows; further factors make no difference."""
-_KEY: Final = re.compile(r"^\[[^\]]*\]=")
-"""Before an element of an array that names its place: `([a]=/etc)`."""
-_ESCAPE: Final = re.compile(r"\\(\n|.)", re.DOTALL)
-_QUOTED_ESCAPE: Final = re.compile(r'\\([$`"\\\n])')
+_KEY: Final = lazy_regex(r"^\[[^\]]*\]=")
+"""The index before an element of an array: `([a]=/etc)`."""
+_ESCAPE: Final = lazy_regex(r"\\(\n|.)", re.DOTALL)
+_QUOTED_ESCAPE: Final = lazy_regex(r'\\([$`"\\\n])')
 _PLAIN: Final = frozenset({"", ":?", "?", ":-", "-", ":=", "="})
-"""Operators that leave a value that is set as it is."""
+"""Operators that do not change a variable that is set."""
 _SPECIAL: Final = frozenset("@*#?$!-_0123456789")
 
 
 class Output(NamedTuple):
-    """What a piece of shell code prints, where that can be told, and the programs that it runs."""
+    """The output of a piece of shell code, where that is known, and the programs that it runs."""
 
     text: str | None = None
     programs: tuple[str, ...] = ()
@@ -63,9 +65,9 @@ class Word(NamedTuple):
 
 
 class WordScope:
-    """Where words are read: the source, what the variables hold, and how to look into `$(…)`."""
+    """What reading a word needs: the source, the values of variables, and how to read `$(…)`."""
 
-    __slots__ = ("budget", "origins", "source", "substitute", "variables")
+    __slots__ = ("_substitute", "budget", "origins", "source", "variables")
 
     def __init__(
         self,
@@ -77,10 +79,15 @@ class WordScope:
         self.budget = budget
         self.source = source
         self.variables = variables
-        """By name; several values are those of an array, or of a loop's variable."""
+        """Values by name; several for an array or for the variable of a loop."""
         self.origins: dict[str, tuple[str, ...]] = {}
-        """By variable, the programs whose output is in its value."""
-        self.substitute = substitute
+        """The programs whose output is in the value, by variable."""
+        self._substitute = WeakMethod(substitute)  # whose object has this scope: a cycle would wait for the collector
+
+    def substitute(self, node: Node) -> Output:
+        """The output of a `$(…)`; unknown once its reader is gone."""
+        read = self._substitute()
+        return Output() if read is None else read(node)
 
     def text(self, node: Node) -> str:
         """The source of `node`."""
@@ -88,18 +95,20 @@ class WordScope:
 
 
 def clean(text: str) -> str:
-    """`text` without the control characters that mark things here; a shell's words hardly ever hold them."""
+    """`text` without the control characters that this package uses as marks; a shell's words hardly ever hold them."""
     return text if text.isprintable() else RESERVED.sub("", text)
 
 
 def is_hidden(text: str) -> bool:
-    """Whether a part of a word is only known to a running shell."""
+    """Whether a part of a word is unknown before a shell runs it."""
     return UNKNOWN in text or UNSET in text
 
 
 def shown(text: str) -> str:
-    """`text` for people and for patterns: what is not known is written `$…`."""
-    return text.replace(UNKNOWN, "$…").replace(UNSET, "$…") if is_hidden(text) else text
+    """`text` for people and for patterns: unknown parts are written `$…`."""
+    if UNKNOWN in text or UNSET in text:
+        return text.replace(UNKNOWN, "$…").replace(UNSET, "$…")
+    return text
 
 
 def read_word(node: Node, scope: WordScope) -> Word:
@@ -145,7 +154,7 @@ def read_text(node: Node, scope: WordScope) -> Word:
 
 
 def expand_braces(texts: Iterable[str], budget: Budget) -> list[str]:
-    """Expand the unquoted `{a,b}` in words; other braces stay as they are, and so does what would become too many words.
+    """Expand the unquoted `{a,b}` in words. Other braces stay, and so does a word that would become too many.
 
     The number of words is worked out before any is made.
     """
@@ -166,7 +175,7 @@ def expand_braces(texts: Iterable[str], budget: Budget) -> list[str]:
 
 
 def bare_words(text: str, budget: Budget) -> list[str]:
-    """The words of a text that the parser could not read, roughly: quotes removed, braces expanded, `$x` unset."""
+    """Roughly the words of a text that the parser could not read: quotes removed, braces expanded, `$x` unset."""
     words: list[str] = []
     for match in re.finditer(r"""(?:\\.|'[^']*'?|"(?:\\.|[^"\\])*"?|[^\s'"\\])+""", text, re.DOTALL):
         word = ""
@@ -187,11 +196,11 @@ def _named(text: str) -> str:
 
 
 _Sequence: TypeAlias = "list[str | list[_Sequence]]"
-"""A word: texts, and groups of which each is a list of alternatives, words themselves."""
+"""A word in parts: a text, or a list of alternatives, each a word in parts itself."""
 
 
 def _parse_braces(text: str) -> _Sequence | None:
-    """The braces of a word as a tree; None where they nest too deep to be of use to anybody."""
+    """The braces of a word as a tree; None where they nest deeper than anybody writes them."""
     levels: list[list[_Sequence]] = [[[]]]  # of each open brace, its alternatives so far; the last one is being read
     for piece in _BRACES.split(text):
         if piece == _OPEN:
@@ -242,7 +251,7 @@ def _expanded(sequence: _Sequence) -> list[str]:
 
 
 def unescaped(text: str) -> str:
-    """An unquoted word; a `~` that was escaped becomes `./~`, so that a leading `~` always means a home directory."""
+    """An unquoted word without its backslashes. An escaped `~` becomes `./~`: a leading `~` always means a home directory."""
     if "\\" not in text:
         return text
     plain = _ESCAPE.sub(lambda match: "" if match[1] == "\n" else match[1], text)
@@ -250,7 +259,7 @@ def unescaped(text: str) -> str:
 
 
 def _values(node: Node, scope: WordScope) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What `node` may be as one piece of a word (several values: one of each), and the programs behind it."""
+    """The values that `node` may have as one piece of a word, and the programs whose output is in them."""
     kind = node.type
     if kind in ("word", "number", "string_content", "variable_name", "extglob_pattern", "regex"):
         text = scope.text(node)
@@ -281,7 +290,7 @@ def _values(node: Node, scope: WordScope) -> tuple[tuple[str, ...], tuple[str, .
 
 
 def _with_gaps(node: Node, scope: WordScope) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """As `_values`; what an unquoted expansion has between its fields becomes a gap, at which its word is cut."""
+    """As `_values`, with a gap in place of the blanks in an unquoted expansion: its word is cut there."""
     values, sources = _values(node, scope)
     if node.type in ("simple_expansion", "expansion") and any(map(_BLANK.search, values)):
         return tuple(_BLANK.sub(_GAP, value) for value in values), sources
@@ -313,7 +322,7 @@ def _joined(
 
 
 def _between(node: Node, scope: WordScope, head: int, tail: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The text of a quoted string or heredoc: its literal parts are the gaps between the expansions in it.
+    """The text of a quoted string or heredoc: its literal parts are what is between the expansions in it.
 
     The parser gives white space before an expansion to the expansion, so gaps are read from the source.
     """
@@ -367,7 +376,7 @@ def _expansion(node: Node, scope: WordScope) -> tuple[tuple[str, ...], tuple[str
         return scope.variables.get(values[0], (UNKNOWN,)), sources
     if operator in _PLAIN or (operator in OPERATORS and operands):
         if values is None:
-            # `${x:?}` stops the shell where x is empty, so what follows it never hangs on nothing.
+            # `${x:?}` stops the shell where x is empty, so a path behind it never starts at `/`.
             return ((UNKNOWN if name[:1] in _SPECIAL or operator in (":?", "?") else UNSET),), sources
         if operator in _PLAIN:
             return values, sources

@@ -1,21 +1,24 @@
-"""Which programs run other programs, and where in their arguments those are: sudo, env, nice, docker run -v, npx …"""
+"""The programs that run other programs (sudo, env, nice, docker run, npx …), and where in their arguments those are."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from bus.shell.batches import BATCHES
+from bus.lazy.regex import lazy_regex
+from bus.shell.argument_runners import BATCHES
 from bus.shell.editors import EDITORS
-from bus.shell.elsewhere import CONTAINERS, HOSTS, POWERSHELL
-from bus.shell.inner import TAKES_WORDS, Arg, Inner, names, read_options, run_by_unknown, script_from_stdin, script_of
+from bus.shell.inner import TAKES_WORDS, Arg, Inner, names, read_options, script_from_stdin, script_of
 from bus.shell.interpreters import find_interpreter
+from bus.shell.programs.made_files import unit_property
+from bus.shell.programs.options import run_by_unknown_program
+from bus.shell.programs.tools import TOOLS
+from bus.shell.remote_runners import CONTAINERS, HOSTS, POWERSHELL
 from bus.shell.script_runners import SCRIPT_RUNNERS, SHELLS
-from bus.shell.words import Output
+from bus.shell.words import Output, is_hidden
 
 _NONE_GIVEN: Final[frozenset[str]] = frozenset()
-_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=")
+_ASSIGNMENT: Final = lazy_regex(r"[A-Za-z_]\w*\+?=")
 
 
 class _Wrapper(NamedTuple):
@@ -34,9 +37,9 @@ class _Wrapper(NamedTuple):
     script: frozenset[str] = frozenset()
     """Options whose value is a script."""
     dashes: bool = False
-    """The command is what follows `--`."""
+    """Whether the command follows a `--`."""
     optional: frozenset[str] = frozenset()
-    """Subcommands that run a command, as it does without one."""
+    """Subcommands that run a command. Without a subcommand it runs one too."""
 
 
 def _wrapper(
@@ -113,11 +116,14 @@ _WRAPPERS: Final[dict[str, _Wrapper]] = {
     "cgexec": _wrapper("-g"),
     "caffeinate": _wrapper("-t -w"),
     "systemd-run": _wrapper(
-        "-p -u -E -M -H --unit --property --setenv --slice --description --uid --gid --nice --machine --host --on-active"
+        "-u -E -M -H --unit --setenv --slice --description --uid --gid --nice --machine --host --on-active"
         " --on-boot --on-startup --on-calendar --timer-property --service-type",
         directory="--working-directory",
+        script="-p --property",
     ),
     "systemd-inhibit": _wrapper("--what --who --why --mode"),
+    "xdotool": _wrapper(verbs="exec"),
+    "buildah": _wrapper(verbs="unshare"),
     "xvfb-run": _wrapper("-n -s -e -f -p -w --server-args --server-num"),
     "sshpass": _wrapper("-p -f -d -P"),
     **dict.fromkeys(["dotenv", "dotenv-cli"], _wrapper("-f -e -c -p -v --file", optional="run")),
@@ -229,7 +235,7 @@ _WRAPPERS: Final[dict[str, _Wrapper]] = {
     **dict.fromkeys(names("! { if then elif else while until do"), _PLAIN),
 }
 _RUN_CODE: Final = frozenset({"eval", "source", "xargs", "parallel", "su", "ssh"})
-_ARCHITECTURE: Final = re.compile(
+_ARCHITECTURE: Final = lazy_regex(
     r"linux(?:32|64)|i\d86|x86_64|amd64|(?:arm|aarch|ppc|powerpc|s390|mips|sparc|riscv)\w*|uname26"
 )
 
@@ -237,7 +243,7 @@ _ARCHITECTURE: Final = re.compile(
 def _setarch(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
     """`setarch x86_64 -R rm x`, also without an architecture."""
     place = read_options(args, frozenset()).end
-    if place < len(args) and _ARCHITECTURE.fullmatch(args[place].text):
+    if place < len(args) and (_ARCHITECTURE.fullmatch(args[place].text) or is_hidden(args[place].text)):
         place = read_options(args, frozenset(), start=place + 1).end
     if place < len(args):
         yield Inner(argv=tuple(args[place:]))
@@ -271,21 +277,21 @@ def _ip(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
 
 
 _OWN: Final = {"setarch": _setarch, "bwrap": _bwrap, "ip": _ip}
-_SPECIAL: Final = {**_OWN, **EDITORS, **HOSTS, **SCRIPT_RUNNERS, **BATCHES, **CONTAINERS, **POWERSHELL}
+_SPECIAL: Final = {**_OWN, **TOOLS, **EDITORS, **HOSTS, **SCRIPT_RUNNERS, **BATCHES, **CONTAINERS, **POWERSHELL}
 
 
 def runs_code(program: str) -> bool:
-    """Whether a program may run what it reads as code: a shell, another interpreter, `eval`, `source`, `xargs`."""
+    """Whether a program may run its input as code: a shell, another interpreter, `eval`, `source`, `xargs`."""
     return program in SHELLS or program in _RUN_CODE or find_interpreter(program) is not None
 
 
 def runs_others(program: str) -> bool:
-    """Whether a program may run others, as its arguments say."""
+    """Whether a program may run programs that its arguments name."""
     return program in _SPECIAL or program in _WRAPPERS or find_interpreter(program) is not None
 
 
 def takes_words(program: str) -> bool:
-    """Whether the arguments of a program are no commands, whatever they are."""
+    """Whether a program runs none of its arguments, whatever they are."""
     return program in TAKES_WORDS or program in _SPECIAL
 
 
@@ -297,9 +303,9 @@ def inner_calls(program: str, args: Sequence[Arg], stdin: Output) -> Iterable[In
         program, args = "uvx", args[2:]
     if wrapper := _WRAPPERS.get(program):
         found = list(_wrapped(program, wrapper, args, stdin))
-        return found if found or not wrapper.verbs else run_by_unknown(args)
+        return found if found or not wrapper.verbs else run_by_unknown_program(args)
     interpreter = find_interpreter(program)
-    return run_by_unknown(args) if interpreter is None else interpreter(args, stdin)
+    return run_by_unknown_program(args) if interpreter is None else interpreter(args, stdin)
 
 
 def _wrapped(program: str, wrapper: _Wrapper, args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
@@ -326,7 +332,7 @@ def _wrapped(program: str, wrapper: _Wrapper, args: Sequence[Arg], stdin: Output
         directory = next((value.text for name, value in reversed(items) if name in wrapper.directory), "")
         for name, value in items:
             if name in wrapper.script:
-                yield script_of([value], directory=directory)
+                yield script_of([value._replace(text=unit_property(value.text))], directory=directory)
     assignments: list[tuple[str, str]] = []
     while start < len(args) and "=" in args[start].text and _ASSIGNMENT.match(args[start].text):
         variable, _, text = args[start].text.partition("=")
@@ -367,10 +373,10 @@ def _split_string(args: Sequence[Arg]) -> Iterator[Inner]:
             return
 
 
-_INIT_SCRIPT: Final = re.compile(r"/(?:usr/local/)?etc/(?:rc\.d/init\.d|init\.d|rc\.d)/([^/]+)")
+_INIT_SCRIPT: Final = lazy_regex(r"/(?:usr/local/)?etc/(?:rc\.d/init\.d|init\.d|rc\.d)/([^/]+)")
 
 
 def init_script(argv: Sequence[Arg]) -> Iterator[Inner]:
-    """What an init script does as a command: `/etc/init.d/nginx stop` is `service nginx stop`."""
+    """The command that does the same as an init script: `service nginx stop` for `/etc/init.d/nginx stop`."""
     if found := _INIT_SCRIPT.fullmatch(argv[0].text):
         yield Inner((Arg("service"), Arg(found[1]), *argv[1:]))

@@ -5,7 +5,7 @@ The hook command (`main`), the modules for a gateway (`gateway`), for a server t
 The launcher loads `main` without this file. Programs that use the hook command's format import it from here.
 """
 
-from bus.shim.gateway import GatewayLink as GatewayLink
+from bus.shim.gateway_link import GatewayLink as GatewayLink
 from bus.shim.main import HEADER as HEADER
 from bus.shim.main import MAX_STDIN as MAX_STDIN
 from bus.shim.main import AnswerPlan as AnswerPlan

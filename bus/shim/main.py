@@ -1,7 +1,7 @@
 """The hook command that agents run: raw stdin goes to the bus, the answer's bytes come back.
 
 Run as `PY -I -S /abs/bus/launcher.py AGENT EVENT ANSWERFILE [closed]`. It starts at every hook of every agent, so it
-imports only C-level modules of the standard library, and the files beside it (`gateway`, `outage`, `slow`, `tls`) only if
+imports only C-level modules of the standard library, and the files beside it (`gateway_link`, `outage`, `slow`, `tls`) only if
 they are needed. Its configuration is the answer file (`bus/shim/answer_file.py`). It exits 2 only if an answer or a fallback
 says so; any other failure is raised, and the launcher answers.
 """
@@ -13,7 +13,7 @@ import time
 
 TYPE_CHECKING = False  # typing costs 7 ms, and type checkers know this name without it
 if TYPE_CHECKING:
-    from bus.shim.gateway import GatewayLink
+    from bus.shim.gateway_link import GatewayLink
 
 MAX_STDIN = 16 * 1024 * 1024 - 5
 """Most bytes of a payload: with its msgpack head it is the largest body that the bus accepts."""
@@ -26,8 +26,10 @@ OUTAGE_PART = 0.2
 MARKED_S = 0.25
 """How long a call tries if the mark says that the server did not answer the last call."""
 MARK = b".away"  # the end of the mark's file name, after the spool's
-RETURNS = ("LOADING", "BUSY", "MASTERDOWN", "OOM")  # error codes of a server that will answer soon
 HEADER = b"fleethook-answers 1"
+FLAG = ".stop"  # the end of the name of a stop's flag, after the answer file's (bus/shim/stop_flag.py)
+BY = b"hook-command/0.1.0"  # with the package's version (a test holds it)
+VERSIONS = {b"claude": b"AI_AGENT", b"qwen": b"QWEN_CODE_STARTUP_VERSION"}  # variables in which agents say theirs
 
 
 class NoAnswer(Exception):
@@ -128,7 +130,8 @@ class Link:
             return value
         self.data = self.data[end + 2 :]
         if kind == b"-":
-            raise NoAnswer("redis refused: " + text.split(b" ", 1)[0].decode("ascii", "replace"))
+            word = b"EXHAUSTED" if b" exhausted " in text else text.split(b" ", 1)[0]
+            raise NoAnswer("redis refused: " + word.decode("ascii", "replace"))
         if kind == b"*" and text == b"2":
             return (self.read(), self.read())[1]  # of BLPOP: the key, and what was in it
         if kind not in (b"+", b":") and text != b"-1":
@@ -147,7 +150,7 @@ def open_link(plan: AnswerPlan, until: float) -> "Link | GatewayLink":
     """A connection to the server that the answer file names: Redis, or a gateway in front of it. Raises OSError."""
     if not plan.gateway:
         return Link(plan, until)
-    from bus.shim.gateway import GatewayLink
+    from bus.shim.gateway_link import GatewayLink
 
     return GatewayLink(lambda end: Link(plan, end), until, plan.gateway, plan.auth[1], NoAnswer, pack)
 
@@ -166,8 +169,9 @@ def main(argv: list[str]) -> int:
     try:
         answer = call.send() or fallback  # for a publish too, since some agents expect output even then
     except Exception as error:  # noqa: BLE001 - whatever it was, the agent waits and gets its fallback
-        call.failed(error)
-        answer = fallback
+        from bus.shim.outage import after_failure
+
+        answer = after_failure(call, error) or fallback
     status = emit(answer, call.end)
     try:
         call.finish()
@@ -183,10 +187,14 @@ class HookCall:
         # A part of the deadline is reserved for the fallback and its record.
         now, end = time.monotonic(), start + most
         self.plan, self.start, self.end, self.hard = plan, start, end, end
-        self.soft = end - min(0.15, (end - now) * 0.2)
+        self.flag_file, self.flag, self.provisional = plan.path + FLAG, b"", b""
+        self.kept = is_there(self.flag_file)
+        self.soft = end - min(1.0 if self.kept else 0.15, (end - now) * 0.2)  # a stop's condition takes time to read
         self.id, self.publish, self.why, self.body = new_id(), publish, "", b""
-        self.acked = self.reached = self.away = self.waits = False
+        self.acked = self.reached = self.away = self.waits = self.answered = False
         self.fields = [b"id", self.id, b"source", what[0], b"event", what[1], b"policy", what[2], b"host", plan.host]
+        said = posix.environ.get(VERSIONS.get(what[0], b""), b"")[:64]
+        self.fields += [b"by", BY, *([b"version", said] if said else [])]
         self.marked = is_there(plan.spool + MARK)
 
     def send(self) -> "tuple[int, bytes, bytes] | None":
@@ -214,7 +222,9 @@ class HookCall:
                 if broke and not (broken or self.publish or self.marked):
                     broken = 1  # the answer may have been lost when the connection broke
                     continue
-                if not self.returns(error, link is not None) or time.monotonic() + pause >= min(until, self.soft):
+                from bus.shim.outage import may_return
+
+                if not may_return(self, error, link is not None) or time.monotonic() + pause >= min(until, self.soft):
                     raise
                 # A server that was restarted may have lost the request; an id that arrives twice is evaluated once.
                 self.acked = self.acked and str(error) == "no evaluator"
@@ -226,35 +236,26 @@ class HookCall:
             time.sleep(pause)
             pause = min(0.1, pause * 2)
 
-    def returns(self, error: Exception, connected: bool) -> bool:
-        """Whether an error may be over soon: nothing listens, the connection broke, or the server is still reading its data."""
-        if self.publish and not self.marked:
-            return False  # no agent waits for its answer: it goes to the spool at once, which marks it for the workers
-        if isinstance(error, NoAnswer):
-            return str(error).endswith(RETURNS) or (self.away and str(error) == "no evaluator")
-        self.away = isinstance(error, (ConnectionError, FileNotFoundError)) or (
-            isinstance(error, TimeoutError) and not connected
-        )  # neither a wrong certificate nor a late reply
-        return self.away
-
     def ask(self, link: "Link | GatewayLink", reply: bytes, broken: int) -> "tuple[int, bytes, bytes] | None":
         """One exchange; a repeated one adds the same id, which is evaluated once, and reads the same answer."""
-        last = [*folder(), b"body", self.body, *parent()]
+        last = [*folder(), b"body", self.body, *causes()]
         if self.publish:
             link.add(self.plan.prefix, [*self.fields, *last])
             self.reached = True
             return None
+        last += [b"flag", b"kept" if self.kept else b"none"]
         if not isinstance(link, Link):
-            return unpack_answer(link.ask(self, [*self.fields, *last]))
+            return self.unpack(link.ask(self, [*self.fields, *last]))
         now, until, more = time.monotonic(), link.until, self.hard > self.end or self.waits
         seconds = 0.001 if self.waits else max(0.001, self.soft - now)
+        first = min(1.0, seconds)  # then it looks whether the call is held
         wait = [b"reply", reply, b"budget", b"%d" % max(1, (self.soft - now) * 1000)]
         wait += [b"patience", b"%d" % ((self.hard - now) * 1000)] if more else []
         fields = [*self.fields[:2], *wait, *self.fields[2:], *last]
         link.send(
-            pack(b"EXISTS", self.plan.prefix + b"alive:evaluator"),
+            pack(b"EXISTS", self.plan.prefix + b"alive:evaluator", reply + b":wait"),  # a held call needs none now
             *([] if self.acked else [pack(b"XADD", self.plan.prefix + b"requests", b"*", *fields)]),
-            pack(b"BLMOVE", reply, reply, b"LEFT", b"LEFT", b"%.3f" % seconds),
+            pack(b"BLMOVE", reply, reply, b"LEFT", b"LEFT", b"%.3f" % first),
         )
         link.until = min(until, now + (2 * ACK_S if self.waits else left(until) if broken else ACK_S))
         alive, *_ = [link.read() for _ in range(1 if self.acked else 2)]
@@ -268,35 +269,30 @@ class HookCall:
 
             raw = read_from_full(link.exchange, reply, self.soft if seconds > 0.001 else now, error)
         self.reached = True
-        if more and not isinstance(raw, bytes):
+        if not isinstance(raw, bytes):
             from bus.shim.slow import wait_longer
 
-            self.waits, self.soft, self.end = True, self.hard - 0.15, self.hard
-            raw = wait_longer(link.exchange, reply, self.soft)
+            raw = wait_longer(self, link.exchange, reply, self.hard - 0.15 if more else self.soft)
         if not isinstance(raw, bytes):
             raise NoAnswer("no answer in time")
-        return unpack_answer(raw)
+        return self.unpack(raw)
 
-    def failed(self, error: Exception) -> None:
-        """Notes why there is no answer, and whether the server is away."""
-        from bus.shim.outage import reason
-
-        server = "gateway" if self.plan.gateway else "redis"
-        self.why = str(error) if isinstance(error, NoAnswer) else reason(error, self.acked, server)
-        # A publish is not tried again, so the next call that waits for an answer may.
-        known = isinstance(error, TimeoutError if self.publish else OSError) or str(error).endswith(RETURNS)
-        self.away = not self.acked and bool(self.body) and known
+    def unpack(self, raw: bytes) -> "tuple[int, bytes, bytes]":
+        """The answer in a reply, which also says whether a stop is in force."""
+        answer, self.flag = unpack_answer(raw)
+        self.answered = True
+        return answer
 
     def finish(self) -> None:
         """Records a fallback, sets the mark, and sends spooled events; the agent has its answer already."""
         if self.why:
             from bus.shim.outage import record
 
-            record(self, open_link, pack, new_id(), parent())
-        if self.away and not self.marked and not self.reached:
-            from bus.shim.outage import set_mark
+            record(self, open_link, pack, new_id(), causes())
+        if self.answered and (self.flag or self.kept):
+            from bus.shim.stop_flag import keep
 
-            set_mark(self.plan.spool + MARK)
+            keep(self.flag_file, self.flag, time.time() + self.start - time.monotonic())
         if self.reached and (is_there(self.plan.spool) or is_there(self.plan.spool + b".draining")):
             from bus.shim.outage import drain_later
 
@@ -313,7 +309,7 @@ def read_stdin(until: float) -> bytes:
         if wait <= 0 or not ready.poll(wait * 1000):
             raise NoAnswer("stdin did not end")
         try:
-            chunk = posix.read(0, 1 << 20)
+            chunk = posix.read(0, 1 << 16)  # more than a pipe holds
         except BlockingIOError:  # another process shares the pipe, made it non-blocking, and read first
             continue
         except OSError as error:
@@ -327,13 +323,14 @@ def read_stdin(until: float) -> bytes:
     return b"".join((kind, size.to_bytes(width, "big"), *chunks))
 
 
-def unpack_answer(raw: bytes) -> "tuple[int, bytes, bytes]":
-    """Exit code, stdout and stderr in a reply (`bus/shim/answer.py`); raises NoAnswer if it has another form."""
+def unpack_answer(raw: bytes) -> "tuple[tuple[int, bytes, bytes], bytes]":
+    """An answer and its flag (`bus/shim/answer.py`); raises NoAnswer for another form."""
     head, _, rest = raw.partition(b"\n")
     try:
-        magic, code, out, err = head.split(b" ")
-        if magic == b"FH1" and len(rest) == int(out) + int(err) and 0 <= int(code) <= 255:
-            return int(code), rest[: int(out)], rest[int(out) :]
+        magic, *numbers = head.split(b" ")
+        code, out, err, flag = [int(number) for number in (numbers if len(numbers) > 3 else (*numbers, b"0"))]
+        if magic == b"FH1" and len(rest) == out + err + flag and 0 <= code <= 255:
+            return (code, rest[:out], rest[out : out + err]), rest[out + err :]
     except ValueError:
         pass  # the same as any other answer that is not in this form
     raise NoAnswer("answer not understood")
@@ -349,11 +346,15 @@ def new_id() -> bytes:
     return b"e%012x%b" % (int(time.time() * 1000), posix.urandom(10).hex().encode())
 
 
-def parent() -> list[bytes]:
-    """The field `parent` where `FLEETHOOK_PARENT` has the shape of an id; anything else is ignored."""
-    name = posix.environ.get(b"FLEETHOOK_PARENT", b"")
+def causes() -> list[bytes]:
+    """The fields `parent`, `traceparent` and `tracestate` from the environment. Workers check the trace context."""
+    names = (b"FLEETHOOK_PARENT", b"TRACEPARENT", b"TRACESTATE")
+    name, trace, state = [posix.environ.get(variable, b"") for variable in names]
     usable = 0 < len(name) <= 64 and name.replace(b"-", b"").replace(b"_", b"").replace(b".", b"x").isalnum()
-    return [b"parent", name] if usable else []
+    fields = [b"parent", name] if usable else []
+    if 54 < len(trace) < 512:
+        fields += [b"traceparent", trace, *([b"tracestate", state] if 0 < len(state) < 16384 else [])]
+    return fields
 
 
 def folder() -> list[bytes]:
@@ -375,13 +376,9 @@ def left(until: float) -> float:
     return seconds
 
 
-def is_there(path: bytes) -> bool:
+def is_there(path: "bytes | str") -> bool:
     """Whether the file exists."""
-    try:
-        posix.stat(path)
-    except OSError:
-        return False
-    return True
+    return posix.access(path, posix.F_OK)
 
 
 def emit(answer: "tuple[int, bytes, bytes]", end: float) -> int:

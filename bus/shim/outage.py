@@ -19,24 +19,81 @@ DRAINER = "import sys;sys.path.insert(0,sys.argv[2]);from bus.shim.spool import 
 """Makes `bus` importable from the folder of this file, however it was installed."""
 
 
-def reason(error: Exception, acked: bool, server: str) -> str:
-    """Why there is no answer, for the record; of an error that names its own reason this is not asked."""
-    if acked and isinstance(error, TimeoutError):
+RETURNS = ("LOADING", "BUSY", "MASTERDOWN", "OOM", "EXHAUSTED", "UNBLOCKED", "READONLY")
+"""Errors of a server that will answer soon; EXHAUSTED is a stream with the highest id, which the workers repair. The last two
+come from a server that has become a replica, until the name or the proxy in front of it leads to the new primary."""
+
+
+def may_return(call: "Any", error: Exception, connected: bool) -> bool:
+    """Whether an error may be over soon: nothing listens, the connection broke, or the server is still reading its data."""
+    if call.publish and not call.marked:
+        return False  # no agent waits for its answer: it goes to the spool at once, which marks it for the workers
+    if is_no_answer(error):
+        return str(error).endswith(RETURNS) or (call.away and str(error) == "no evaluator")
+    call.away = isinstance(error, (ConnectionError, FileNotFoundError)) or (
+        isinstance(error, TimeoutError) and not connected
+    )  # neither a wrong certificate nor a late reply
+    return bool(call.away)
+
+
+def after_failure(call: "Any", error: Exception) -> "tuple[int, bytes, bytes] | None":
+    """Notes why there is no answer, and whether the server is away.
+
+    Returns the answer of a stop that has reached this host, or the one that an evaluator left for a call that waits for a
+    person; None without both.
+    """
+    call.why, known = reason(call, error), isinstance(error, TimeoutError if call.publish else OSError)
+    # A publish is not tried again, so the next call that waits for an answer may.
+    call.away = not call.acked and bool(call.body) and (known or str(error).endswith(RETURNS))
+    if _stat(call.flag_file):
+        from bus.shim.stop_flag import answer_of
+
+        answer = answer_of(call.flag_file, call)
+        if answer:
+            call.why += "; denied by the stop that this host keeps"
+            return answer
+    if call.provisional:
+        call.why += "; the call waits for a person"
+        left: tuple[int, bytes, bytes] = call.unpack(call.provisional)
+        call.answered = False  # it says nothing of a stop
+        return left
+    return None
+
+
+def is_no_answer(error: Exception) -> bool:
+    """Whether the error is `main`'s NoAnswer, which this file cannot import: the launcher has loaded `main` by itself."""
+    return type(error).__name__ == "NoAnswer"
+
+
+def reason(call: "Any", error: Exception) -> str:
+    """Why a `HookCall` has no answer, for the record."""
+    if call.acked and isinstance(error, TimeoutError):
         return "no answer in time"  # the server's own error comes up to 100 ms late (measured on Valkey 9.1)
     if isinstance(error, OSError):
+        server = "gateway" if call.plan.gateway else "redis"
         return server + " away: " + (error.strerror or str(error) or type(error).__name__)
+    if is_no_answer(error):
+        return str(error)
     return "shim failed: " + type(error).__name__
 
 
 def record(
-    call: "Any", open_link: "Callable[..., Any]", pack: "Callable[..., bytes]", new_id: bytes, parent: "list[bytes]"
+    call: "Any", open_link: "Callable[..., Any]", pack: "Callable[..., bytes]", new_id: bytes, causes: "list[bytes]"
 ) -> None:
-    """Reports that the agent fell back: to the server if it has the request, else in the spool.
+    """Reports that the agent fell back: to the server if it has the request, else in the spool. Then sets the mark.
 
     `call` is a `HookCall`, the others are what `main` has.
     """
+    if not _reported(call, open_link, pack, new_id, causes) and call.away and not call.marked and not call.reached:
+        set_mark(call.plan.spool + b".away")
+
+
+def _reported(
+    call: "Any", open_link: "Callable[..., Any]", pack: "Callable[..., bytes]", new_id: bytes, causes: "list[bytes]"
+) -> bool:
+    """Whether the server has the report; else the spool keeps it."""
     fallback = [b"fallback", call.why.encode("utf-8", "replace")]
-    fields = [*call.fields, *([] if call.publish else fallback), b"body", call.body, *parent]
+    fields = [*call.fields, *([] if call.publish else fallback), b"body", call.body, *causes]
     if call.acked or not call.body:
         fields, now = [b"id", new_id, b"of", call.id, *fallback, *call.fields[2:]], time.monotonic()
         try:
@@ -48,8 +105,9 @@ def record(
         except Exception:  # noqa: BLE001 - whatever it was, the spool keeps the report
             call.away = call.end - now > 0.05  # otherwise it had no time to answer
         else:
-            return
+            return True
     keep(call.plan.spool, pack(b"events", *fields), call.end)
+    return False
 
 
 def set_mark(path: bytes) -> None:
@@ -213,7 +271,7 @@ def _left(until: float) -> float:
     return seconds
 
 
-def _stat(path: bytes) -> "posix.stat_result | None":
+def _stat(path: "bytes | str") -> "posix.stat_result | None":
     try:
         return posix.stat(path)
     except FileNotFoundError:

@@ -1,10 +1,11 @@
-"""How the hook command waits for a slow hook, and for the answer of a full server; loaded only then."""
+"""How the hook command waits for a slow hook, a held call, and the answer of a full server; loaded only then."""
 
 import time
 
 TYPE_CHECKING = False  # typing costs 7 ms, and type checkers know this name without it
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
 SLICE_S = 1.0
 """Seconds of one wait for the answer; after each, the evaluator's note shows whether the hook still runs."""
@@ -13,26 +14,37 @@ LATE_S = 2.0
 AT_ONCE = b"0.001"
 
 
-def wait_longer(exchange: "Callable[..., int | bytes | None]", reply: bytes, until: float) -> "int | bytes | None":
-    """The reply, or None: no evaluator says any more that the hook runs, or `until` has come. Raises OSError, NoAnswer.
+def wait_longer(
+    call: "Any", exchange: "Callable[..., int | bytes | None]", reply: bytes, longest: float
+) -> "int | bytes | None":
+    """The reply of a `HookCall`, by its deadline or by `longest`; None without one. Raises OSError, NoAnswer.
 
-    `exchange` takes seconds and the words of a command. The note is a list beside the reply key, which the evaluator
-    keeps alive while the hook runs. So if an evaluator or the server dies, the call does not wait for the hook's whole time.
+    After its deadline the call waits only while there is a note beside the reply key: an evaluator keeps it alive while a
+    slow hook runs, so if evaluators or the server die, the call does not wait for the hook's whole time. The note of a call
+    that waits for a person has the answer that counts if no other one comes.
+
+    `exchange` takes seconds and the words of a command.
     """
+    note, deadline, until = reply + b":wait", 0.0 if call.waits else call.soft, max(call.soft, longest)
+    late = LATE_S if until > deadline else (call.end - deadline) / 3
     while (now := time.monotonic()) < until:
-        note, seconds = reply + b":wait", min(SLICE_S, until - now)
+        limit = max(0.0, deadline - now) + late
         try:
-            runs = exchange(LATE_S, b"BLMOVE", note, note, b"LEFT", b"LEFT", AT_ONCE)
+            runs = exchange(limit, b"BLMOVE", note, note, b"LEFT", b"LEFT", AT_ONCE)
         except Exception as error:
             if not is_full(error):
                 raise
-            runs = exchange(LATE_S, b"EXISTS", note)
+            runs = exchange(limit, b"EXISTS", note)
+        if isinstance(runs, bytes) and runs[:4] == b"FH1 ":
+            call.provisional = runs
+        if runs and now >= deadline:
+            call.waits, call.soft, call.end = True, until, call.hard
+        seconds = max(0.001, min(SLICE_S, (until if runs else deadline) - now))
         try:
-            patience = b"%.3f" % seconds if runs else AT_ONCE
-            answer = exchange(seconds + LATE_S, b"BLMOVE", reply, reply, b"LEFT", b"LEFT", patience)
+            answer = exchange(limit + seconds, b"BLMOVE", reply, reply, b"LEFT", b"LEFT", b"%.3f" % seconds)
         except Exception as error:  # noqa: BLE001 - raised again where it is another
-            answer = read_from_full(exchange, reply, now + seconds if runs else now, error)
-        if answer is not None or not runs:
+            answer = read_from_full(exchange, reply, now + seconds, error)
+        if answer is not None or not (runs or now < deadline):
             return answer
     return None
 

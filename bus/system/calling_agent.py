@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pwd
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -47,6 +49,7 @@ _UNMISTAKABLE: Final = frozenset({"claude-code", "gemini-cli", "qwen-code", "cur
 
 _INTERPRETERS: Final = ("node", "bun", "deno", "python", "pypy", "electron")
 _MOST_ANCESTORS: Final = 64
+_MOST_ENVIRONMENT: Final = 4 * 1024 * 1024  # bytes
 
 
 class CallingAgent(NamedTuple):
@@ -91,6 +94,35 @@ def agent_of(argv: tuple[str, ...]) -> str:
 def ancestors() -> Iterator[tuple[int, tuple[str, ...]]]:
     """The processes above this one that can be read, nearest first: id and command line."""
     return _from_proc() if sys.platform.startswith("linux") else _from_ps()
+
+
+def user_homes() -> set[str]:
+    """The home directories that can be the user's: of the account, of each agent above, and of the outermost process above.
+
+    The variable HOME of this process does not count, since the caller can set it. Nor do processes that cannot be read.
+    """
+    homes = set()
+    with contextlib.suppress(KeyError):  # a container may run as a user without an account
+        homes.add(pwd.getpwuid(os.getuid()).pw_dir)
+    above = list(ancestors())
+    agents = [pid for pid, argv in above if agent_of(argv)]
+    outermost = next((home for pid, _ in reversed(above) if (home := _home_of(pid))), "")
+    return {home for home in (*homes, outermost, *map(_home_of, agents)) if home}
+
+
+def _home_of(pid: int) -> str:
+    """HOME of a process as it was started; empty where it has none or cannot be read."""
+    try:
+        if sys.platform.startswith("linux"):
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                words = file.read(_MOST_ENVIRONMENT).split(b"\0")
+        else:
+            command = ["/bin/ps", "-Eww", "-o", "command=", "-p", str(pid)]
+            words = subprocess.run(command, capture_output=True, timeout=5, check=False).stdout.split()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    found = [word for word in words if word.startswith(b"HOME=")]
+    return found[-1].removeprefix(b"HOME=").decode("utf-8", "surrogateescape") if found else ""
 
 
 def _from_proc() -> Iterator[tuple[int, tuple[str, ...]]]:

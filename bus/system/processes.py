@@ -36,6 +36,9 @@ FLOOD: Final = 1024 * 1024
 """Dropped bytes after which a stream is read once a millisecond: about 64 MB/s, and the loop stays free for others."""
 
 _CHUNK = 64 * 1024
+_WRITES = (
+    16  # of a pipe's size, in one turn of the loop: a command that reads fast would keep it busy for a large event
+)
 _GIVE_UP = 1.0  # seconds to wait for killed processes; one in the kernel's uninterruptible sleep may take longer
 
 
@@ -234,13 +237,16 @@ class _Run:
 
     def _write(self, fd: int) -> None:
         try:
-            while self.feed:
+            for _ in range(_WRITES):
+                if not self.feed:
+                    break
                 self.feed = self.feed[os.write(fd, self.feed) :]
         except BlockingIOError:
             return
         except OSError:  # EPIPE: the command closed its stdin, which is allowed
             self.feed = memoryview(b"")
-        self._drop(fd)
+        if not self.feed:
+            self._drop(fd)
 
     def _read(self, fd: int) -> None:
         output = self.outputs[fd]

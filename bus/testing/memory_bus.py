@@ -21,15 +21,17 @@ from bus.hooksets.hookfile import HookFile, load_hook_file, parse_hook_file
 from bus.hooksets.in_force import HookSet, Layered
 from bus.http.client_pool import ClientPool
 from bus.ids import event_id, host_name
+from bus.matching.checker_messages import answer_rule
 from bus.matching.disk import full_disk
 from bus.matching.findings import Findings, ask, checker
-from bus.matching.questions import answer_rule
 from bus.matching.rules import unread_notes
 from bus.outcomes import Outcome
+from bus.plugins.plugin import HookPlugin
 from bus.runners.command import CommandRunner
 from bus.runners.http import HttpRunner
 from bus.runners.rule import rule_outcome
 from bus.sdk.facade import DEFAULT_BUDGET, AgentFacade, SyncAgentFacade
+from bus.testing.plugins_here import PluginsHere
 from bus.verdicts import Policy, Verdict
 
 
@@ -56,6 +58,8 @@ class MemoryBus(AgentFacade):
         if text:
             layers.append(Layered("user", "text", _checked(parse_hook_file(text, "user"))))
         self._hooks = HookSet(layers)
+        self._plugins = PluginsHere([plugin for layered in layers for plugin in layered.file.plugins])
+        self._plugins.note_hooks(list(self._hooks.hooks.values()))
         self._checker = checker()
         self._clients = ClientPool()
         self._commands = CommandRunner()
@@ -63,6 +67,7 @@ class MemoryBus(AgentFacade):
     async def close(self) -> None:
         """End the process that checks heavy rules, the connections of http hooks, and background processes of hooks."""
         self._checker.close()
+        await self._plugins.close()
         await self._commands.end_background()
         await self._clients.__aexit__(None, None, None)
 
@@ -99,7 +104,13 @@ class MemoryBus(AgentFacade):
         )
         verdict = msgspec.structs.replace(verdict, event=event.id)
         self._keep(event, verdict)
+        for hook in self._hooks.observers(event, verdict):
+            await self._plugins.observe(hook, event, verdict)
         return verdict
+
+    async def plugin(self, name: str) -> HookPlugin:
+        """A Python plugin of the hook files, loaded in this process."""
+        return await self._plugins.plugin(name)
 
     async def _fitting(self, event: Event) -> tuple[list[Hook], Findings | None]:
         question = self._hooks.question(event)
@@ -115,6 +126,8 @@ class MemoryBus(AgentFacade):
             return rule_outcome(hook, event, known or answer_rule(hook.id, hook.rule, event, full_disk()))
         if hook.kind == "command":
             return await self._commands.run(hook, event, seconds)
+        if hook.kind == "plugin":
+            return await self._plugins.run(hook, event)
         return await HttpRunner(self._clients.get(self._hooks.network, self._hooks.proxy)).run(hook, event, seconds)
 
     def _prepared(self, event: Event) -> Event:
@@ -128,6 +141,10 @@ class MemoryBus(AgentFacade):
 
 class SyncMemoryBus(SyncAgentFacade[MemoryBus]):
     """A MemoryBus for synchronous tests."""
+
+    def plugin(self, name: str) -> HookPlugin:
+        """As MemoryBus.plugin."""
+        return self._run(self._bus.plugin(name))
 
     @property
     def handled(self) -> list[Handled]:

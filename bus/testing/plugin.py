@@ -1,4 +1,4 @@
-"""The pytest plugin: the fixture `memory_bus` opens buses in this process and closes them after the test."""
+"""The pytest plugin: the fixtures `memory_bus` and `hook_plugin` open buses in this process and close them after the test."""
 
 from __future__ import annotations
 
@@ -25,3 +25,22 @@ def memory_bus() -> Iterator[Callable[..., SyncMemoryBus]]:
     yield open_bus
     for bus in opened:
         bus.close()
+
+
+@pytest.fixture
+def hook_plugin(memory_bus: Callable[..., SyncMemoryBus]) -> Callable[..., SyncMemoryBus]:
+    """`hook_plugin("guard.py", config={…})`: a bus with the plugins of this file, loaded in this process; needs no server."""
+    import json
+    from pathlib import Path
+
+    from bus.hooksets.plugins.classes import plugin_classes
+
+    def open_plugin(path: str | Path, config: dict[str, object] | None = None) -> SyncMemoryBus:
+        file = Path(path).absolute()
+        names = [found.name for found in plugin_classes(file.read_text(encoding="utf-8"), str(file))]
+        if not names:
+            raise ValueError(f"{file} has no plugin: a subclass of HookPlugin with a name")
+        entries = {name: {"path": str(file), "config": config or {}} for name in names}
+        return memory_bus(text=json.dumps({"plugins": entries}))
+
+    return open_plugin

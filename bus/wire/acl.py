@@ -17,16 +17,13 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Final, Literal, get_args
 
-from bus.wire.keys import DECLARED
+from bus.wire.keys import DECLARED, READ_ONLY
 
 Role = Literal["shim", "agent", "worker", "admin"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
 EVERY_NAMESPACE: Final = "*"
 """The embedded server belongs to one user, so its roles reach every namespace."""
-
-READ_ONLY: Final = ("hookset:*", "tokens")
-"""Keys that workers read and must not write: the hook set that they follow, and the tokens that gateways accept."""
 
 DEFAULT_OFF: Final = "user default reset off ~* &* +@all"
 """The first line of every list of users: no connection is allowed without a user name.

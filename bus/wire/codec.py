@@ -13,6 +13,7 @@ import msgspec
 from bus.errors import DecodeError
 from bus.events import Event
 from bus.verdicts import Verdict
+from bus.wire.long_json import has_long_text, write_long
 
 _T = TypeVar("_T")
 
@@ -114,6 +115,8 @@ def read_json(raw: bytes, *, limit: int = MAX_BODY) -> Any:
 
 def write_json(value: Any) -> bytes:
     """One line of pure-ASCII JSON: safe for any agent's parser, lone surrogates included; ValueError for NaN."""
+    if has_long_text(value):
+        return write_long(value, _JSON)
     return _JSON.encode(value).encode("ascii")
 
 

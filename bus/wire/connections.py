@@ -7,8 +7,9 @@ when its reply is lost (measured on 8.1.0). Here the client never retries: its c
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from bus.errors import Unreachable
 from bus.secrets.redaction import redact_url
@@ -17,11 +18,15 @@ if TYPE_CHECKING:  # importing redis takes 60 to 150 ms, so functions import it 
     import redis as redis_sync
     import redis.asyncio as redis_async
 
+    from bus.wire.exchange_times import ExchangeTimes
     from bus.wire.protocol import Wire
 
 START_HINT: Final = "; is it running? `fleethook up` starts one"
 CONNECT_SECONDS: Final = 0.25
 """Longest wait of a hook for a connection, in seconds; part of the budget (docs/architecture.md, "Time and failure")."""
+
+PATIENT_CONNECT_SECONDS: Final = 3.0
+"""The same of a command that a person runs: on a busy machine, or to a far server with TLS, a second is too short."""
 
 COMMAND_SECONDS: Final = 5.0
 """Longest wait for the reply to a command that does not block."""
@@ -50,9 +55,15 @@ def _options(seconds: float | None, connect: float) -> dict[str, Any]:
 class Connection:
     """One connection, used by one caller at a time: sends several commands in one write and reads their replies."""
 
+    times: ClassVar[ExchangeTimes | None] = None
+    """Where this process notes how long its exchanges take; None where nothing reads that."""
+
     def __init__(self, connection: redis_async.Connection) -> None:
         self._connection = connection
         self._wire: Wire | None = None
+        self._refused = self._explains = False
+        """Whether a reply has said that our user lacks a right, and whether it is being found out which."""
+        self._explained: dict[tuple[Any, ...], Exception] = {}
 
     async def exchange(
         self,
@@ -69,14 +80,37 @@ class Connection:
         try:
             if self._wire is None or self._wire.lost:
                 self._wire = await self._open()
-            return await self._wire.exchange(commands, seconds, first)
+            began = time.perf_counter()
+            replies = await self._wire.exchange(commands, seconds, first)
         except OSError as error:  # TimeoutError is a subclass
             await self.close()
+            if self.times is not None:
+                self.times.note_error(error)
             raise Unreachable(unreachable_text(error)) from error
         except BaseException:
             # Cancelled between write and read: without closing, the next caller would get this caller's replies.
             await self.close()
             raise
+        if self.times is not None:
+            self.times.note(commands, time.perf_counter() - began)
+        if self._refused and not self._explains:
+            await self._explain(commands, replies)
+        return replies
+
+    async def _explain(self, commands: Sequence[Command], replies: list[Any]) -> None:
+        """Say in those replies which say that our user lacks a right which one that is."""
+        from bus.wire.missing_rights import explained, is_refused
+
+        self._explains, user = True, getattr(self._connection, "username", "")
+        try:
+            for index, (command, reply) in enumerate(zip(commands, replies, strict=False)):
+                if is_refused(reply):
+                    about = (command[0], command[1:2], str(reply))
+                    if about not in self._explained:
+                        self._explained[about] = await explained(self.exchange, user, command, reply)
+                    replies[index] = self._explained[about]
+        finally:
+            self._refused = self._explains = False
 
     async def _open(self) -> Wire:
         from redis.exceptions import ConnectionError as RedisConnectionError
@@ -89,12 +123,15 @@ class Connection:
             await connection.disconnect(nowait=True)  # redis-py does not know yet that a lost connection is closed
             await connection.connect()  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
         except RedisError as error:
+            if self.times is not None:
+                self.times.note_error(error)
             raise Unreachable(unreachable_text(error)) from error
         # redis-py has no public access to its transport; the contract tests fail if these names change.
         writer, parser = connection._writer, connection._parser  # noqa: SLF001
         assert writer is not None  # noqa: S101 - it has just been opened
 
         def parse(text: str) -> Exception:
+            self._refused = self._refused or text.startswith(("NOPERM", "ERR ACL failure"))
             error: Exception = parser.parse_error(text)  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
             return ConnectionError(str(error)) if isinstance(error, RedisConnectionError) else error
 

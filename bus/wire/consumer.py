@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from bus.errors import Unreachable
 from bus.wire.connections import COMMAND_SECONDS, MARGIN_SECONDS, Argument, Command, Connection, Connections
-from bus.wire.keys import HEARTBEAT_MS, Keys
+from bus.wire.counts import field
+from bus.wire.keys import EVALUATORS_MS, HEARTBEAT_MS, Keys
 from bus.wire.scripts import every_script
 from bus.wire.streams import ScriptCall, StreamEntry, call, checked, flat, is_error, repeat_unknown
 
@@ -45,10 +46,15 @@ class Consumer:
         streams: Sequence[str],
         role: str,
         about: str = "",
+        watches: str = "",
     ) -> None:
+        """`watches` is a hash that every read brings along, as it is when the entries are handed out: see `watched`."""
         self.connections, self.keys, self.group, self.name = connections, keys, group, name
         self.streams = tuple(streams)
-        self._role, self._about = role, about
+        self._role, self._about, self._watches = role, about, watches
+        self._role_ms = EVALUATORS_MS if role == "evaluator" else HEARTBEAT_MS
+        self.watched: tuple[bytes, ...] = ()
+        """The names and values of the watched hash in turn, as they were at the last read."""
         self._beat_at = 0.0
         self._claimed_at = 0.0
         self._rechecked_at = 0.0
@@ -78,7 +84,7 @@ class Consumer:
             ScriptCall(
                 "beat", (self.keys("beat", self.name),), (self._about or self._role, HEARTBEAT_MS)
             ).whole_command(),
-            ScriptCall("beat", (self.keys("alive", self._role),), (self.name, HEARTBEAT_MS)).whole_command(),
+            ScriptCall("beat", (self.keys("alive", self._role),), (self.name, self._role_ms)).whole_command(),
             *(("XGROUP", "CREATECONSUMER", stream, self.group, self.name) for stream in self.streams),
         ]
 
@@ -87,6 +93,11 @@ class Consumer:
         commands = self.beat_commands()
         with self.connections.lease() as connection:
             await connection.exchange(commands if with_role else commands[:1])
+
+    async def beat_if_due(self) -> None:
+        """Write the heartbeat if it is due, for a loop that handles what it read for a long time; raises Unreachable."""
+        if time.monotonic() - self._beat_at >= BEAT_SECONDS:
+            await self.beat()
 
     def note_failure(self) -> None:
         """Note that a turn of the loop failed: the entries that it read or answered have to be checked again."""
@@ -123,7 +134,12 @@ class Consumer:
         waits = max(1, int(min(block, BEAT_SECONDS) * 1000))
         group = ("XREADGROUP", "GROUP", self.group, self.name, "COUNT", count, "BLOCK", waits)
         reading: Command = (*group, "STREAMS", *names, *[">"] * len(names))
-        *replies, reply = await self._exchange(connection, calls, [reading], block + MARGIN_SECONDS)
+        # The server runs the second command after the first has waited: an entry is never newer than what is watched.
+        more: list[Command] = [reading, ("HGETALL", self._watches)] if self._watches else [reading]
+        replies = await self._exchange(connection, calls, more, block + MARGIN_SECONDS)
+        if self._watches:
+            self.watched = tuple(checked(replies.pop(), f"reading {self._watches}"))
+        reply = replies.pop()
         # 0 means that another consumer has the entry, or that a repair gave it a new id.
         if any(isinstance(result, Exception) or result == 0 for result in replies):
             self.must_recheck_pending = True
@@ -229,7 +245,9 @@ class Consumer:
         try:
             for stream in self.streams:
                 for dead in await self._dead_members(stream):
-                    args: list[Argument] = [self.group, dead, self.name, most]
+                    short = stream.removeprefix(self.keys.prefix).partition(":")[0]
+                    counted = field("reclaimed_messages", short, self.group)
+                    args: list[Argument] = [self.group, dead, self.name, most, self.keys("metrics"), counted]
                     rows = await call(self.connections, "adopt", [stream, self.keys("beat", dead)], args)
                     claimed += [StreamEntry(stream, row[0].decode(), flat(row[1]), int(row[2])) for row in rows]
                     if rows:
@@ -265,7 +283,7 @@ class Consumer:
     async def leave(self) -> None:
         """Remove our heartbeat, and our membership where nothing is pending.
 
-        The last member removes the role's heartbeat too, so that callers fall back at once instead of after 2 s.
+        The last member removes the role's heartbeat too, so that callers fall back at once instead of after 6 s.
         """
         try:
             alone = await self._is_alone()

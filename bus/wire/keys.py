@@ -32,6 +32,9 @@ class Key(NamedTuple):
 
 
 HEARTBEAT_MS: Final = 2_000
+EVALUATORS_MS: Final = 3 * HEARTBEAT_MS
+"""How long calls see that an evaluator is alive after its last heartbeat: a busy machine may give it no processor for two
+seconds (seen in CI), and no call may pass for that."""
 KEPT_MS: Final = 10 * MINUTE
 CALL_MS: Final = MINUTE
 LATER_MS: Final = DAY
@@ -41,8 +44,15 @@ DONE_MS: Final = 7 * DAY
 HOST_EVENTS_MS: Final = 2 * DONE_MS
 """Longer than events are kept for a host that is away, so that an overdue event becomes a dead letter first."""
 DEAD_MS: Final = 30 * DAY
+REPORT_MS: Final = 30 * DAY
+INSTALLS_MS: Final = 10 * MINUTE
 FAILING_MS: Final = 10 * DAY
 """Twice the default time after which an endpoint that only fails is disabled."""
+CODE_MS: Final = 10 * MINUTE
+SIGN_IN_IDLE_MS: Final = DAY // 2
+"""How long a browser stays signed in without a call."""
+PLUGINS_MS: Final = 10_000
+"""How long a worker's report of its plugins is valid."""
 SENT_MS: Final = 7 * DAY
 """How long the id of a drained spool record is remembered, so that a record that is sent twice counts once."""
 
@@ -51,12 +61,12 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("events", "stream", "trimmed by age and size once acknowledged", "agents, evaluators", "dispatcher, readers", "everything that happened, requests with their verdict"),
     Key("deliveries", "stream", "entries leave with their outcome", "dispatcher", "carriers", "deliveries that are ready"),
     Key("deliveries:*", "stream", "entries leave with their outcome", "dispatcher", "carriers", "deliveries for one host"),
-    Key("reply:*", "list", KEPT_MS, "evaluators", "the agent that made the name", "the answer to one request; its name is 128 random bits; with `:wait`, the note that slow hooks still run (6 s)"),
+    Key("reply:*", "list", KEPT_MS, "evaluators", "the agent that made the name", "the answer to one request; its name is 128 random bits; with `:wait`, the note that slow hooks still run (6 s), or the provisional answer of a held call"),
     Key("verdict:*", "string", KEPT_MS, "evaluators", "evaluators", "by request id: the reply key that holds its answer"),
     Key("call:*", "string", CALL_MS, "evaluators", "evaluators", "by agent, session, event, tool call and its input: the verdict on the same hook call"),
     Key("claim:*", "string", KEPT_MS, "evaluators", "evaluators", "who runs the hooks with effects of a request"),
     Key("join:*", "list", KEPT_MS, "evaluators", "evaluators", "reply keys of repeated requests that wait for the running evaluation"),
-    Key("alive:*", "string", HEARTBEAT_MS, "workers", "agents, workers", "a worker of this role is alive (evaluator), or holds this lease (dispatcher, job-<id>)"),
+    Key("alive:*", "string", EVALUATORS_MS, "workers", "agents, workers", "a worker of this role is alive (evaluator), or holds this lease (2 s: dispatcher, job-<id>)"),
     Key("beat:*", "string", HEARTBEAT_MS, "workers", "workers, status", "one consumer's heartbeat, with its description"),
     Key("due", "zset", "members leave when due", "carriers", "dispatcher", "deliveries to be tried again, by due time in milliseconds"),
     Key("delivery:*", "hash", DONE_MS, "dispatcher, carriers", "carriers, readers", "one delivery: its state, target and attempts; the TTL starts when it is done"),
@@ -71,7 +81,7 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("batch:*", "list", "until the batch is full or has waited enough", "dispatcher", "dispatcher", "deliveries of a target that wait to be sent in one body"),
     Key("openings", "zset", "members leave when due", "carriers, admins", "dispatcher", "targets whose waiting deliveries may go on, by time in milliseconds"),
     Key("recent", "zset", "trimmed by age and size", "dispatcher", "readers", "delivery ids by time, for listing"),
-    Key("outcomes", "stream", "the last 100,000", "carriers", "gateways", "outcomes of attempts, for live feeds: the delivery, which attempt, and what came of it"),
+    Key("outcomes", "stream", "the last 50,000 entries", "carriers", "gateways", "outcomes of attempts, for live feeds, up to eight in an entry: by delivery, which attempt, and what came of it"),
     Key("dead", "zset", DEAD_MS, "workers", "readers", "dead letters by time: delivery ids, and ids of poison entries"),
     Key("deadletter:*", "hash", DEAD_MS, "workers", "readers", "one dead letter that is not a delivery: its stream, the reason, its bytes (cut)"),
     Key("job:*", "hash", DONE_MS, "command line, chores", "chores, readers", "one maintenance job: its task, cursor and progress; the TTL starts again at every step"),
@@ -92,6 +102,19 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("kept", "zset", "members leave when nothing is kept for them", "dispatcher", "chores, status", "hosts for which there are events in `events:*`, by time"),
     Key("events:*", "stream", HOST_EVENTS_MS, "dispatcher", "worker host", "events of one host, for its user's and projects' background hooks; kept while its worker is away"),
     Key("waiting", "stream", "entries leave when answered", "evaluators", "evaluators", "requests that wait for a free slot"),
+    Key("question:*", "hash", DONE_MS, "evaluators, gateways, fleethook", "evaluators, gateways, fleethook", "by event id: a held call, its question and who answered; the TTL starts when it is decided"),
+    Key("questions", "zset", "members leave when decided", "evaluators, gateways, fleethook", "evaluators", "questions that wait for an answer, by the time when something is due: the agent's deadline, or the end of the question"),
+    Key("approvals", "zset", DONE_MS, "evaluators", "gateways, fleethook", "questions by the time when they were asked, for listing"),
+    Key("decided", "stream", "entries leave when answered", "evaluators, gateways, fleethook", "evaluators", "held requests whose question is decided, or whose agent can wait no longer"),
+    Key("ticket:*", "string", KEPT_MS, "gateways, fleethook", "evaluators", "by hash of a call: the approved question, which lets the same call pass once"),
+    Key("link:*", "string", "until the question ends", "carriers", "gateways", "by hash of a one-time link's token: its question"),
+    Key("stops", "hash", "until they are lifted", "gateways, fleethook", "evaluators, gateways, worker host, fleethook", "the stops in force, by id: where, why, by whom, since when"),
+    Key("stops:log", "stream", "the last 1,000", "gateways, fleethook", "readers", "who stopped and resumed which agents, when and why"),
+    Key("reached", "hash", DONE_MS, "evaluators, worker host", "gateways, fleethook", "by host: the stops that it has got and keeps for an outage"),
+    Key("messages", "zset", DONE_MS, "gateways, fleethook", "gateways, fleethook", "people's messages into sessions by time, for listing"),
+    Key("message:*", "hash", DONE_MS, "gateways, fleethook, evaluators", "evaluators, gateways, fleethook", "by id: a message, its sessions, and the event by which each got it"),
+    Key("mail", "zset", DAY, "gateways, fleethook, evaluators", "evaluators", "post boxes with messages, by time"),
+    Key("mail:*", "list", DAY, "gateways, fleethook, evaluators", "evaluators", "by hash of a session: the ids of the messages that wait for it"),
     Key("lineage:*", "hash", KEPT_MS, "evaluators, dispatcher", "both", "an event's parent and the hooks that ran for it"),
     Key("told:*", "hash", DAY, "evaluators", "evaluators", "notices about rejected hook files that a session's user has got already"),
     Key("announced:*", "string", DONE_MS, "workers", "workers", "marks that an event which is announced once was announced"),
@@ -103,9 +126,29 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("later", "zset", LATER_MS, "evaluators, worker host, carriers", "evaluators", "the last 1,000 sessions with context from background hooks, by time"),
     Key("later:*", "list", LATER_MS, "evaluators, worker host, carriers", "evaluators", "by source and session: its last 32 contexts, redacted, each given once with the next event that can carry it"),
     Key("tokens", "hash", "kept", "admins", "gateways", "by name: a bearer token's hash, scopes, creator and end"),
+    Key("signincode:*", "string", CODE_MS, "admins", "gateways", "by hash of a one-time code: the token to which the sign-in belongs, and its scopes; ends with its first use"),
+    Key("signin:*", "string", SIGN_IN_IDLE_MS, "gateways", "gateways", "by hash of a browser's cookie: its token, scopes, end and the hash of the page's key; each use renews the TTL"),
     Key("gateways", "zset", "members leave with their process", "gateways", "status", "gateways by the time of their last heartbeat; their addresses are in `beat:*`"),
+    Key("plugins", "zset", "members leave after 10 s", "evaluators, worker hosts", "readers", "workers that run plugins, by the time of their last report"),
+    Key("plugins:*", "string", PLUGINS_MS, "evaluators, worker hosts", "readers", "by worker: the state of its plugins, with their calls and times"),
+    Key("pluginorders", "hash", "kept", "fleethook, gateways", "evaluators, worker hosts", "by plugin (`*`: all): the number of the last order to load it anew"),
+    Key("report:*", "hash", REPORT_MS, "dispatcher", "readers", "what one agent program on one host reports with: its versions, last event and verdict, counts"),
+    Key("reports", "zset", "trimmed by age and size", "dispatcher", "readers", "reports by the time of their last event"),
+    Key("sessions", "zset", DAY, "dispatcher", "gateways, fleethook", "sessions of the last day that have not ended, by the time of their last event, to the minute"),
+    Key("session:*", "string", DAY, "dispatcher", "gateways, fleethook", "one of them: its id, agent, host and folder"),
+    Key("installs:*", "string", INSTALLS_MS, "worker host, dispatcher, gateways", "chores", "the hooks of agents that are installed on one host, and what keeps them from running"),
+    Key("calls:*", "zset", DONE_MS, "dispatcher", "dispatcher, chores", "by session: the last 256 tool calls whose pre-hook event came, by time; those that have run have a negative score"),
+    Key("coverage:*", "hash", DONE_MS, "dispatcher, chores", "chores, readers", "by session: which tools its pre-hook events were for, and its calls without one"),
+    Key("coverage", "string", "kept", "dispatcher", "chores", "since when tool calls are compared with their pre-hook events"),
+    Key("uncovered", "zset", "members leave when decided", "dispatcher", "chores", "tool calls that ran and whose pre-hook event has not come, by the time to decide"),
+    Key("gaps", "zset", DONE_MS, "chores", "readers", "the last 1,000 sessions with calls that came without their pre-hook event, by time"),
     Key("stats", "hash", "kept", "workers", "status", "counters: events, verdicts, fallbacks, deliveries"),
+    Key("metrics", "hash", "kept", "workers", "gateways", "counters by their labels, and the buckets of histograms, for Prometheus"),
 )  # fmt: skip
+
+
+READ_ONLY: Final = ("hookset:*", "tokens")
+"""Keys that workers read and must not write: the hook set that they follow, and the tokens that gateways accept."""
 
 
 class Keys:
@@ -132,6 +175,10 @@ def declared(name: str) -> Key | None:
     return next((key for key in DECLARED if key.pattern.endswith("*") and name.startswith(key.pattern[:-1])), None)
 
 
+NOTE: Final = b"1"
+"""The note that hooks still run. That of a held call is the answer that counts if no other one comes in time."""
+
+
 def note_key(reply: str) -> str:
-    """The list with the note that hooks still run for the request with this reply key."""
+    """The list with the note that the request with this reply key is still worked at, or held."""
     return f"{reply}:wait"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from bus.errors import FleethookError, Unreachable
@@ -19,7 +20,17 @@ LATEST_MS: Final = 253_402_300_799_000
 MOST_DELIVERIES: Final = 3
 """An entry that was delivered more often is a poison entry (docs/architecture.md, "Time and failure")."""
 
-_AWAY: Final = ("OUTOFMEMORY", "OOM", "READONLY", "MISCONF", "NOPERMISSION", "NOPERM", "NOREPLICAS", "MASTERDOWN")
+_AWAY: Final = (
+    "OUTOFMEMORY",
+    "OOM",
+    "READONLY",
+    "MISCONF",
+    "NOPERMISSION",
+    "NOPERM",
+    "NOREPLICAS",
+    "MASTERDOWN",
+    "UNBLOCKED",
+)
 """Error replies (redis-py's class or the server's code) that are treated like a server that is away."""
 
 
@@ -103,6 +114,28 @@ def checked(reply: Any, doing: str) -> Any:
             raise Unreachable(f"{doing}: {reply}") from reply
         raise FleethookError(f"{doing}: {reply}") from reply
     return reply
+
+
+def note_refused(replies: Iterable[Any], doing: str) -> None:
+    """Log, once, what the server refused of work that is only of use to readers; raises Unreachable if it is away.
+
+    Rights that are older than a key must not stop the work for which the agents wait.
+    """
+    for reply in replies:
+        if isinstance(reply, Exception) and not is_away(reply):
+            _log_once(f"{doing}: {reply}")
+        else:
+            checked(reply, doing)
+
+
+@lru_cache(256)
+def _log_once(text: str) -> None:
+    log.error("%s", text)
+
+
+def is_away(reply: object) -> bool:
+    """Whether the server takes no writes now, and may take them later. A missing right does not come by waiting."""
+    return any(is_error(reply, word) for word in _AWAY if not word.startswith("NOPERM"))
 
 
 def is_full(reply: object) -> bool:

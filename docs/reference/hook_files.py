@@ -5,16 +5,26 @@ from __future__ import annotations
 from typing import Final
 
 from bus.config.endpoint_entry import EndpointEntry
-from bus.config.file_types import FileFormat, GuardSettings, HookEntry, ImportEntry, Network
+from bus.config.file_types import FileFormat, GuardException, GuardSettings, HookEntry, ImportEntry, Network
 from bus.config.hook_test_entry import HookTestEntry, HookTestEvent
+from bus.config.plugin_entry import PluginEntry
 from bus.hooks import HttpCall, OldSecret
 from bus.hooksets.hookfile import guard_packs
 from bus.matching.command_match import CommandMatch
 from bus.matching.rules import Rule
 from bus.pacing import Batch
+from bus.verdicts import Hold
 from docs.reference.fields import field_table
 
-HOOK_LINKS: Final = {"HttpCall": "http", "OldSecret": "old_secrets", "Rule": "rule", "CommandMatch": "commands"}
+HOOK_LINKS: Final = {
+    "ExactCall": "unless",
+    "GuardException": "unless",
+    "Hold": "hold",
+    "HttpCall": "http",
+    "OldSecret": "old_secrets",
+    "Rule": "rule",
+    "CommandMatch": "commands",
+}
 TEST_LINKS: Final = {"HookTestEvent": "event"}
 ENDPOINT_LINKS: Final = {"OldSecret": "old_secrets", "Batch": "batch"}
 
@@ -23,6 +33,7 @@ _TOP_TYPES: Final = {
     "endpoints": "list of [mappings](endpoints.md#endpoints)",
     "import": "list of texts or [mappings](#import)",
     "guards": "[mapping](#guards)",
+    "plugins": "[mapping](#plugins)",
     "network": "[mapping](endpoints.md#network)",
     "tests": "list of [mappings](#tests)",
     "settings": "[mapping](settings.md)",
@@ -130,11 +141,23 @@ A rule matches when every given condition is met, and a list when any of its ent
 The conditions of a rule on one command of a command line, as a shell would run it: behind `sudo` and `env`, in pipes,
 substitutions and `sh -c`. Flags are compared by meaning: `-rf` is `-r` and `-f`, and `-r|--recursive` is either. In path
 patterns, `*` and `?` stop at a slash and `**` does not; `src/**` is below the project, `*.pem` is any path of that name.
+`(?i)` in front of a name, or of a pattern that starts with `/` or `**/`, makes it fit in any letter case.
 
 {field_table(CommandMatch)}
 ## http
 
 {field_table(HttpCall, HOOK_LINKS)}
+## hold
+
+An `ask` with `hold` waits for a person: see [approvals](approvals.md). It works before tools, prompts and permissions.
+
+{field_table(Hold)}
+## unless
+
+An exact call at which a hook does not run. Nothing in it is a pattern, and other calls are not affected. With `guards`, `rule`
+names the rule of the pack. [`fleethook approvals remember`](approvals.md#remember) writes them.
+
+{field_table(GuardException)}
 ## old_secrets
 
 {field_table(OldSecret)}
@@ -147,7 +170,12 @@ An entry is a path, or a mapping with these fields. See [importing hooks](import
 
 The packs are {packs}; see [guards](guards.md). A pack is `true`, `false`, or a mapping with these fields.
 
-{field_table(GuardSettings)}
+{field_table(GuardSettings, HOOK_LINKS)}
+## plugins
+
+Python plugins by name; see [plugins](plugins.md). An entry is `true`, `false`, or a mapping with these fields.
+
+{field_table(PluginEntry)}
 ## tests
 
 `fleethook hooks test` runs the tests of a file, its commands included; [writing hooks](writing-hooks.md#test-your-hooks) shows

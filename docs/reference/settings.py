@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from bus.config.settings import DAY, HOUR, MINUTE, OTHER_VARIABLES, PREFIX, Settings, Variable, measures
+from bus.config.setting_types import DAY, HOUR, MINUTE
+from bus.config.settings import OTHER_VARIABLES, PREFIX, Settings, Variable, measures
 from docs.reference.fields import Field, code, fields, flow, table
 
 _UNITS: Final = {
@@ -39,7 +40,7 @@ of seconds or has a unit (`250ms`, `90s`, `5m`, `12h`, `14d`), and so does a siz
 ## Variables for commands of hooks
 
 Every command of a hook gets these, beside a few harmless variables of the worker (PATH, HOME, LANG) and the hook's own `env`
-and `env_pass`.
+and `env_pass`, and `TRACEPARENT` and `TRACESTATE` if the event has a [trace context](tracing.md).
 
 {_variables(OTHER_VARIABLES, hooks)}
 ## Variables for setup and tests

@@ -8,6 +8,7 @@ from typing import Final
 from bus.events import Event
 from bus.verdicts import Part, Verdict
 from bus.wire.codec import MAX_BODY, MAX_DEPTH, encode_event
+from bus.wire.entry_fields import ASKED, PUBLISHED, RECORDED
 from bus.wire.keys import DECLARED, KEPT_MS, Keys
 from docs.reference.fields import code, default_text, docstrings, fields, flow, table
 
@@ -18,38 +19,6 @@ QUESTION: Final = Event(
     type="tool:pre_execute", source="deployer", host="build-7", tool="bash", input={"command": "rm -rf /"}
 )
 _REPLY_NAME: Final = "0123456789abcdef0123456789abcdef"
-
-PUBLISHED: Final[dict[str, str]] = {
-    "id": "The event's id: at most 64 letters, digits, `_` and `-`, unique in the fleet. Required.",
-    "source": "The agent or program, in lower case.",
-    "event": "The agent's own name of the event; for a canonical event its type.",
-    "host": "The machine that it happened on.",
-    "body": "The event, as below. Required.",
-    "parent": "The id of the event whose hook caused this one, from FLEETHOOK_PARENT.",
-    "folder": "The event's directory with its links resolved, as its own machine sees it.",
-    "repository": "The nearest folder from there upward that has a `.git`.",
-    "policy": "The failure policy of the sender: `allow`, `deny` or `ask`.",
-    "fallback": "Why the sender's own failure policy answered; empty if it did not.",
-    "spooled": "`1`: this entry may have been sent before, and its id counts once.",
-}
-"""The fields of an entry that a program adds to the stream of events; a request has them too."""
-
-ASKED: Final[dict[str, str]] = {
-    "reply": "The full name of the list for the answer: `reply:` and 32 random hexadecimal digits. Required.",
-    "budget": "Milliseconds until the answer is needed, counted from when the entry is added. Required.",
-    "patience": "Milliseconds that the sender waits in all where a slow hook declares more than the budget.",
-}
-"""The further fields of a request."""
-
-RECORDED: Final[dict[str, str]] = {
-    "verdict": "The verdict, as in a reply.",
-    "same": "`1`: the same hook call was answered before, so this event is not delivered again.",
-    "of": "In a report of a fallback: the id of the request.",
-    "decided": "When its verdict was ready and the evaluator began to reply, in milliseconds since 1970 by the server's clock.",
-    "asked": "When its request was added, in milliseconds since 1970 by the server's clock.",
-    "dispatched": "`1`: the event was delivered before its verdict came.",
-}
-"""The further fields that workers write to the stream of events."""
 
 
 def wire_page() -> str:
@@ -95,7 +64,8 @@ most {MAX_BODY // (1024 * 1024)} MiB and nests at most {MAX_DEPTH} levels; NaN a
 {table(("key", "meaning", "type", "example"), _event_rows())}
 A body can also be an agent's own payload: one msgpack `bin` with its JSON. `source` then names the agent and `event` its event,
 and the reply is what the agent's hook command prints: `FH1 <exit code> <bytes of stdout> <bytes of stderr>`, a line break, and
-both texts.
+both texts. While a stop is in force, a sender with the field `flag` gets a fourth number, and that many bytes of the
+stop's flag after the texts.
 
 ## The reply
 

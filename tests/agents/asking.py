@@ -94,7 +94,7 @@ def codex(binary: str, env: Mapping[str, str], project: Path) -> Asked:
             state = f'\n[hooks.state.{json.dumps(hook["key"])}]\ntrusted_hash = "{hook["currentHash"]}"\n'
             if hook["trustStatus"] == "untrusted":
                 config.write_text(config.read_text() + state)
-        given = {"cwd": str(project), "approvalPolicy": "untrusted", "sandbox": "read-only", "model": "m"}
+        given = {"cwd": str(project), "approvalPolicy": "untrusted", "sandbox": "workspace-write", "model": "m"}
         thread = rpc.call("thread/start", {**given, "modelProvider": "scripted"})["thread"]["id"]
         rpc.call("turn/start", {"threadId": thread, "input": [{"type": "text", "text": "go"}]})
         rpc.until(lambda got: got.get("method") == "turn/completed")

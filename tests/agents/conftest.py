@@ -9,6 +9,7 @@ import pytest
 
 from tests.agents.model import Model, playing
 from tests.agents.world import CLAUDE_HOOKS, HOOKS, World
+from tests.support.up import up
 
 
 @pytest.fixture(scope="session")
@@ -24,8 +25,11 @@ def world(tmp_path_factory: pytest.TempPathFactory, model: Model) -> Iterator[Wo
         folder.mkdir(parents=True)
     (made.folder / "fh" / "config" / "fleethook.yaml").write_text(HOOKS)
     (made.folder / "fh" / "config" / "slow-claude-hooks.json").write_text(json.dumps(CLAUDE_HOOKS))
-    made.fleethook("up", "--detach")
-    try:
+    with up(made.environment, made.project, made.folder / "up.log"):
         yield made
-    finally:
-        made.fleethook("down", code=None)
+        found = [
+            json.loads(line)
+            for line in made.fleethook("events", "list", "--type", "coverage:gap", "--json").splitlines()
+        ]
+        causes = {one["data"]["cause"] for one in found}
+        assert causes <= {"removed"}, f"calls that no hook was asked about for no known reason: {found}"

@@ -1,4 +1,4 @@
-"""A model that plays a script: it asks for one shell command, and says `done` once it has been given a result.
+"""A model that plays a script: it asks for one shell command, as often as it is to, and says `done` after the last result.
 
 It speaks the four wires that the agent programs speak: Anthropic's messages, OpenAI's responses and chat completions, and
 Gemini's generateContent; every request is kept, so a test can read what the agent told its model.
@@ -16,6 +16,12 @@ from typing import Any
 Frame = tuple[str, dict[str, Any]]
 """One server-sent event: its name (empty for none) and its data."""
 
+Step = Callable[[], object]
+
+
+def nothing() -> None:
+    """A step of a script in which nothing happens."""
+
 
 class Model:
     """What the model is to ask for, and everything that it was told."""
@@ -23,16 +29,28 @@ class Model:
     def __init__(self, url: str) -> None:
         self.url = url
         self.command = "true"
-        self.before_call: Callable[[], None] = lambda: None
-        """Called once, when the agent is about to be asked to run the command."""
+        self.before_calls: tuple[Step, ...] = (nothing,)
+        """One for each call of the command: what happens just before the agent is asked for it."""
+        self._lock, self._done = threading.Lock(), 0
         self.requests: list[dict[str, Any]] = []
         self.paths: list[str] = []
 
-    def asks(self, command: str) -> None:
-        """Begin anew, with one command to run."""
-        self.command, self.before_call = command, lambda: None
+    def asks(self, command: str, *before_calls: Step) -> None:
+        """Begin anew, with one command to run: once, or once after each of these."""
+        self.command, self.before_calls, self._done = command, before_calls or (nothing,), 0
         self.requests.clear()
         self.paths.clear()
+
+    def wants(self, results: int) -> bool:
+        """Whether it asks for the command once more, now that it has so many results."""
+        return results < len(self.before_calls)
+
+    def prepare_call(self, number: int) -> None:
+        """Take the steps before the call of this number; an agent may send the same question twice."""
+        with self._lock:
+            while self._done <= number < len(self.before_calls):
+                self._done += 1
+                self.before_calls[self._done - 1]()
 
     @property
     def told(self) -> str:
@@ -93,14 +111,15 @@ class _Handler(BaseHTTPRequestHandler):
             self._json({"totalTokens": 10})
             return
         model.requests.append(asked)
-        play = next((play for part, play in _WIRES.items() if part in path), None)
-        if play is None:
+        wire = next((wire for part, wire in _WIRES.items() if part in path), None)
+        if wire is None:
             self._json({})
             return
-        frames = play(asked, model.command)
+        count, play = wire
+        results = count(asked)
+        frames = play(asked, model.command if model.wants(results) else "", results)
         if any(word in json.dumps(frames) for word in _CALLS):
-            before, model.before_call = model.before_call, lambda: None
-            before()
+            model.prepare_call(results)
         if play is not content:
             self._reply(asked, frames)
         elif "stream" in path:
@@ -169,22 +188,22 @@ _MESSAGE: dict[str, Any] = {
 _USAGE = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
 
 
-def messages(asked: dict[str, Any], command: str) -> list[Frame]:
-    """Anthropic's messages, as Claude Code asks them."""
-    given = any(
-        part.get("type") == "tool_result"
-        for message in asked.get("messages", [])
-        if isinstance(message.get("content"), list)
-        for part in message["content"]
-        if isinstance(part, dict)
-    )
+def message_results(asked: dict[str, Any]) -> int:
+    """How many results of calls it was told."""
+    contents = [message.get("content") for message in asked.get("messages", [])]
+    parts = [part for content in contents if isinstance(content, list) for part in content if isinstance(part, dict)]
+    return sum(part.get("type") == "tool_result" for part in parts)
+
+
+def messages(asked: dict[str, Any], command: str, results: int) -> list[Frame]:
+    """Anthropic's messages, as Claude Code asks them; without a command it is done."""
     knows = any(tool.get("name") == "Bash" for tool in asked.get("tools", []))
-    if given or not knows:
+    if not command or not knows:
         block: dict[str, Any] = {"type": "text", "text": ""}
         delta: dict[str, Any] = {"type": "text_delta", "text": "done"}
         reason = "end_turn"
     else:
-        block = {"type": "tool_use", "id": "toolu_01", "name": "Bash", "input": {}}
+        block = {"type": "tool_use", "id": f"toolu_0{results + 1}", "name": "Bash", "input": {}}
         delta = {"type": "input_json_delta", "partial_json": json.dumps({"command": command, "description": "a step"})}
         reason = "tool_use"
     return [
@@ -204,11 +223,15 @@ def messages(asked: dict[str, Any], command: str) -> list[Frame]:
     ]
 
 
-def responses(asked: dict[str, Any], command: str) -> list[Frame]:
-    """OpenAI's responses, as Codex asks them."""
+def response_results(asked: dict[str, Any]) -> int:
+    """How many results of calls it was told."""
     items = asked.get("input", [])
-    given = any(isinstance(item, dict) and item.get("type") == "function_call_output" for item in items)
-    if given:
+    return sum(isinstance(item, dict) and item.get("type") == "function_call_output" for item in items)
+
+
+def responses(asked: dict[str, Any], command: str, results: int) -> list[Frame]:
+    """OpenAI's responses, as Codex asks them."""
+    if not command:
         item: dict[str, Any] = {
             "type": "message",
             "id": "m1",
@@ -224,8 +247,8 @@ def responses(asked: dict[str, Any], command: str) -> list[Frame]:
             said = {"command": ["bash", "-lc", command]}
         item = {
             "type": "function_call",
-            "id": "f1",
-            "call_id": "call_1",
+            "id": f"f{results + 1}",
+            "call_id": f"call_{results + 1}",
             "name": name,
             "status": "completed",
             "arguments": json.dumps(said),
@@ -252,13 +275,17 @@ def responses(asked: dict[str, Any], command: str) -> list[Frame]:
     ]
 
 
-def completions(asked: dict[str, Any], command: str) -> list[Frame]:
+def completion_results(asked: dict[str, Any]) -> int:
+    """How many results of calls it was told."""
+    return sum(message.get("role") == "tool" for message in asked.get("messages", []))
+
+
+def completions(asked: dict[str, Any], command: str, results: int) -> list[Frame]:
     """OpenAI's chat completions, as Qwen Code and OpenCode ask them."""
-    given = any(message.get("role") == "tool" for message in asked.get("messages", []))
     names = {tool.get("function", {}).get("name") for tool in asked.get("tools", [])}
     name = next((one for one in ("run_shell_command", "bash") if one in names), "")
     head = {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-    if given or not name:
+    if not command or not name:
         delta: dict[str, Any] = {"role": "assistant", "content": "done"}
         reason = "stop"
     else:
@@ -267,7 +294,7 @@ def completions(asked: dict[str, Any], command: str) -> list[Frame]:
             said["is_background"] = False
         call = {
             "index": 0,
-            "id": "call_1",
+            "id": f"call_{results + 1}",
             "type": "function",
             "function": {"name": name, "arguments": json.dumps(said)},
         }
@@ -278,12 +305,17 @@ def completions(asked: dict[str, Any], command: str) -> list[Frame]:
     ]
 
 
-def content(asked: dict[str, Any], command: str) -> list[Frame]:
-    """Gemini's generateContent."""
+def content_results(asked: dict[str, Any]) -> int:
+    """How many results of calls it was told."""
     parts = [part for one in asked.get("contents", []) for part in one.get("parts", [])]
+    return sum("functionResponse" in part for part in parts)
+
+
+def content(asked: dict[str, Any], command: str, results: int) -> list[Frame]:
+    """Gemini's generateContent."""
     names = {one.get("name") for tool in asked.get("tools", []) for one in tool.get("functionDeclarations", [])}
     part: dict[str, Any] = {"text": "done"}
-    if "run_shell_command" in names and not any("functionResponse" in one for one in parts):
+    if "run_shell_command" in names and command:
         part = {"functionCall": {"name": "run_shell_command", "args": {"command": command, "description": "a step"}}}
     return [
         (
@@ -298,9 +330,9 @@ def content(asked: dict[str, Any], command: str) -> list[Frame]:
 
 
 _CALLS = ('"tool_use"', '"function_call"', '"tool_calls"', '"functionCall"')
-_WIRES: dict[str, Callable[[dict[str, Any], str], list[Frame]]] = {
-    "/messages": messages,
-    "/responses": responses,
-    "/chat/completions": completions,
-    "enerateContent": content,
+_WIRES: dict[str, tuple[Callable[[dict[str, Any]], int], Callable[[dict[str, Any], str, int], list[Frame]]]] = {
+    "/messages": (message_results, messages),
+    "/responses": (response_results, responses),
+    "/chat/completions": (completion_results, completions),
+    "enerateContent": (content_results, content),
 }

@@ -46,12 +46,14 @@ class Program:
         own = [(folder / self.node).parent] if self.node else []
         return [*own, folder / "node_modules" / ".bin"]
 
-    def run(self, prompt: str, home: Path, project: Path, model: str) -> subprocess.CompletedProcess[str]:
-        """One prompt, to its end."""
+    def run(
+        self, prompt: str, home: Path, project: Path, model: str, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """One prompt, to its end; `variables` are added to its environment."""
         return subprocess.run(
             [self.command(), *self.arguments, prompt],
             cwd=project,
-            env=self.environment(home, project, model),
+            env={**self.environment(home, project, model), **variables},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -90,5 +90,5 @@ def test_a_question_for_the_person_is_answered_by_the_bus(world: World, name: st
     assert ask("marker") == (1, ""), "nobody has an opinion: the person is asked, and says no"
     assert ask("refused") == (0, "")
     assert "policy P-2 refuses it" in world.model.told
-    assert ask("permitted") == (0, "permitted\n")
+    assert ask("permitted") == (0, "permitted\n"), world.model.requests[-1].get("input", [])[-3:]
     world.fleethook("uninstall", name, "--yes")

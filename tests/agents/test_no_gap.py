@@ -39,7 +39,7 @@ def test_a_server_that_is_killed_and_comes_back_lets_no_call_pass(world: World, 
     assert not (world.project / "server.pid").exists(), "the hook did kill the server"
 
     first = world.server()
-    ran = world.run(agent, "echo forbidden | tee -a ran.txt", before_call=lambda: os.kill(first, signal.SIGKILL))
+    ran = world.run(agent, "echo forbidden | tee -a ran.txt", lambda: os.kill(first, signal.SIGKILL))
     assert ran == "", "it is away when the call comes"
     assert "policy P-1 forbids it" in world.model.told
     assert world.server() != first

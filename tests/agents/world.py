@@ -6,11 +6,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
-from tests.agents.model import Model
+from tests.agents.model import Model, Step
 from tests.agents.programs import PROGRAMS, Program
+from tests.support.servers import free_port
 from workers.admin.person import TEST_VARIABLE
 
 HOOKS = """
@@ -48,6 +48,10 @@ hooks:
     command: |
       cat > /dev/null; sleep 12
       echo '{"decision": "deny", "reason": "policy P-4 took 12 s"}'
+  - id: asks-a-person
+    on: tool:pre_execute:bash
+    hold: {timeout: 120}
+    rule: {command: [needs-a-person], decision: ask, reason: policy P-6 asks a person}
   - id: redacts
     on: tool:post_execute
     rule: {redact: true}
@@ -70,21 +74,31 @@ class World:
         self.folder, self.model = folder, model
         self.home, self.project = folder / "home", folder / "project"
         self.on_path: list[Path] = []
+        self.port = free_port()
+        self.token = ""
+        """The gateway's token, for commands and agents."""
 
-    def fleethook(self, *args: str, code: int | None = 0) -> str:
-        """One command line of ours, and its stdout."""
-        env = {
+    @property
+    def environment(self) -> dict[str, str]:
+        """What our commands get: nothing of the developer's own settings, and this machine's home."""
+        return {
             **{name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")},
             "HOME": str(self.home),
             "FLEETHOOK_HOME": str(self.folder / "fh"),
             "CODEX_HOME": str(self.home / ".codex"),
+            "FLEETHOOK_GATEWAY_PORT": str(self.port),
+            "FLEETHOOK_COVERAGE_GRACE": "1s",
+            **({"FLEETHOOK_TOKEN": self.token} if self.token else {}),
             TEST_VARIABLE: "1",
             "PATH": os.pathsep.join([*(str(one) for one in self.on_path), os.environ["PATH"]]),
         }
+
+    def fleethook(self, *args: str, code: int | None = 0) -> str:
+        """One command line of ours, and its stdout."""
         done = subprocess.run(
             [sys.executable, "-m", "workers.cli", *args],
             cwd=self.project,
-            env={**env, "PYTHONPATH": os.getcwd()},
+            env={**self.environment, "PYTHONPATH": os.getcwd()},
             capture_output=True,
             text=True,
             timeout=120,
@@ -93,14 +107,26 @@ class World:
         assert code is None or done.returncode == code, (args, done.returncode, done.stdout, done.stderr)
         return done.stdout
 
-    def run(self, program: Program, command: str, before_call: Callable[[], None] = lambda: None) -> str:
-        """What the command left behind after the agent was asked to run it; its output is in `ran.txt`."""
+    def run(self, program: Program, command: str, *before_calls: Step) -> str:
+        """What the command left behind after the agent was asked to run it; its output is in `ran.txt`.
+
+        The agent is asked once, or once after each of `before_calls`, in one session.
+        """
+        done = self.start(program, command, *before_calls)
+        assert self.model.requests, (done.returncode, done.stdout[-2000:], done.stderr[-2000:])
+        return self.left()
+
+    def start(self, program: Program, command: str, *before_calls: Step) -> subprocess.CompletedProcess[str]:
+        """One session of an agent to its end; one that was stopped may not have asked its model."""
         ran = self.project / "ran.txt"
         ran.unlink(missing_ok=True)
-        self.model.asks(command)
-        self.model.before_call = before_call
-        done = program.run("go", self.home, self.project, self.model.url)
-        assert self.model.requests, (done.returncode, done.stdout[-2000:], done.stderr[-2000:])
+        self.model.asks(command, *before_calls)
+        variables = {"FLEETHOOK_TOKEN": self.token} if self.token else {}
+        return program.run("go", self.home, self.project, self.model.url, **variables)
+
+    def left(self) -> str:
+        """What the command of the last session left behind."""
+        ran = self.project / "ran.txt"
         return ran.read_text() if ran.exists() else ""
 
     def server(self) -> int:

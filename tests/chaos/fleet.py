@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,10 +14,10 @@ from typing import Self
 
 from bus.wire.keys import Keys
 from tests.chaos.counting import tell
-from tests.support.waiting import wait_until
+from tests.support.forked import Fleethook
+from tests.support.waiting import PATIENCE, wait_until
 from workers.runtime.lifeline import VARIABLE
 
-ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 40.0
 """A worker's start is a second of Python's imports; on a machine that does something else as well it takes longer."""
 
@@ -125,7 +124,7 @@ class Fleet:
                 worker.signal(signal.SIGCONT)
         for worker in self._workers:
             try:
-                worker.popen.wait(10)
+                worker.popen.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 worker.signal(signal.SIGKILL)
                 worker.popen.wait()
@@ -147,13 +146,13 @@ class Fleet:
             "FLEETHOOK_BREAKER_MOST": "1",  # a receiver that fails at random opens it
         }
         with log.open("wb") as output:
-            popen = subprocess.Popen(
-                [sys.executable, "-P", "-m", "workers.cli", "worker", kind],
+            popen = Fleethook(
+                ["worker", kind],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 cwd=self.home,
-                env={**kept, "PYTHONPATH": str(ROOT), **own, **self._more, **env},
+                env={**kept, **own, **self._more, **env},
                 pass_fds=(self._lifeline,),
                 start_new_session=True,
             )

@@ -23,6 +23,7 @@ from tests.chaos.fleet import Fleet
 from tests.chaos.receiver import Receiver
 from tests.cli_kit import namespace
 from tests.support.servers import Server
+from tests.support.waiting import CONNECT
 
 HOOKS = """
 network: {{allow: ["127.0.0.1:{port}"]}}
@@ -133,7 +134,7 @@ async def test_every_delivery_is_delivered_or_a_dead_letter_though_all_its_carri
     monkeypatch.setenv("CHAOS_SECRET", secret)  # the fleet's processes have it from here
     async with (
         Receiver(seed=3, seconds=0.05, secret=secret) as receiver,
-        Bus(server.url, namespace=namespace(keys), connect=2.0) as bus,
+        Bus(server.url, namespace=namespace(keys), connect=CONNECT) as bus,
     ):
         await apply(connections, keys, parse_hook_file(hooks(receiver.port), "fleet"))
         fleet.start("dispatcher", 2)

@@ -28,7 +28,7 @@ from tests.cli_kit import namespace
 from tests.shim_kit import FALLBACK, World
 from tests.support.proxy import Proxy
 from tests.support.servers import Server
-from tests.support.waiting import at_most, until
+from tests.support.waiting import CONNECT, at_most, until
 
 HOOKS = """
 hooks:
@@ -88,7 +88,7 @@ async def test_a_request_has_its_verdict_whichever_reply_is_lost(
     fleet.start("evaluator", 2)
     await asyncio.to_thread(fleet.ready)
     asked: list[Event] = []
-    async with Proxy(server.url) as proxy, Bus(proxy.url, namespace=namespace(keys), connect=2.0) as bus:
+    async with Proxy(server.url) as proxy, Bus(proxy.url, namespace=namespace(keys), connect=CONNECT) as bus:
         for tool in ("bash", "write"):
             for losses in several:
                 lose(proxy, losses)
@@ -111,7 +111,7 @@ async def test_an_event_is_published_once_whichever_reply_is_lost(
     fleet.start("dispatcher")
     await asyncio.to_thread(fleet.ready)
     names: list[str] = []
-    async with Proxy(server.url) as proxy, Bus(proxy.url, namespace=namespace(keys), connect=2.0) as bus:
+    async with Proxy(server.url) as proxy, Bus(proxy.url, namespace=namespace(keys), connect=CONNECT) as bus:
         for after in range(4):
             proxy.swallow_reply(after)
             heap = [Event(type="turn:end", source="codex", id=event_id(), host="test-host") for _ in range(3)]
@@ -131,12 +131,12 @@ async def test_an_event_whose_reply_is_lost_twice_comes_out_of_the_spool_once(
     fleet.start("dispatcher")
     await asyncio.to_thread(fleet.ready)
     async with Proxy(server.url) as proxy:
-        async with Bus(proxy.url, namespace=namespace(keys), connect=2.0, spool=world.spool) as bus:
+        async with Bus(proxy.url, namespace=namespace(keys), connect=CONNECT, spool=world.spool) as bus:
             lose(proxy, (1, 0))  # the first XADD, and the reply after it: the second XADD
             spooled = await bus.publish(Event(type="turn:end", source="codex", host="test-host"))
             assert proxy.swallowed == ["XADD", "XADD"]
             direct = await bus.publish(Event(type="turn:end", source="codex", host="test-host"))
-        async with Bus(proxy.url, namespace=namespace(keys), connect=2.0) as bus:
+        async with Bus(proxy.url, namespace=namespace(keys), connect=CONNECT) as bus:
             lose(proxy, (1, 0))
             with pytest.raises(Unreachable):
                 await bus.publish(unsure := Event(type="turn:end", source="codex", host="test-host", id=event_id()))
@@ -219,7 +219,7 @@ async def test_a_hook_call_is_on_record_once_whichever_reply_is_lost(
 @pytest.mark.req("B-05")
 async def test_a_reply_that_comes_too_late_is_taken_by_nobody_else(server: Server) -> None:
     async with Proxy(server.url) as proxy:
-        slow = Connections(proxy.url, connect=2.0)
+        slow = Connections(proxy.url, connect=CONNECT)
         with slow.lease() as connection:
             assert await connection.exchange([("ECHO", "first")]) == [b"first"]
             proxy.freeze()

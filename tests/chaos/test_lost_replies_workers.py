@@ -23,7 +23,7 @@ from tests.chaos.receiver import Receiver
 from tests.cli_kit import namespace
 from tests.support.proxy import Proxy
 from tests.support.servers import Server
-from tests.support.waiting import until
+from tests.support.waiting import CONNECT, until
 
 REQUEST_HOOKS = """
 hooks:
@@ -61,7 +61,7 @@ async def test_an_evaluator_that_loses_replies_answers_every_request_once(
     await apply(connections, keys, parse_hook_file(REQUEST_HOOKS.format(effects=effects), "fleet"))
     asked: dict[str, str] = {}
     lost: Counter[str] = Counter()
-    async with Proxy(server.url) as proxy, Bus(server.url, namespace=namespace(keys), connect=2.0) as bus:
+    async with Proxy(server.url) as proxy, Bus(server.url, namespace=namespace(keys), connect=CONNECT) as bus:
         fleet.start("evaluator", FLEETHOOK_REDIS_URL=proxy.url, FLEETHOOK_SLOTS="2")
         await asyncio.to_thread(fleet.ready)
 
@@ -104,7 +104,7 @@ async def test_a_deliverer_that_loses_replies_delivers_every_event_once(
     async with (
         Receiver(seed=1) as receiver,
         Proxy(server.url) as proxy,
-        Bus(server.url, namespace=namespace(keys), connect=2.0) as bus,
+        Bus(server.url, namespace=namespace(keys), connect=CONNECT) as bus,
     ):
         await apply(connections, keys, parse_hook_file(EVENT_HOOKS.format(port=receiver.port), "fleet"))
         for one in ("dispatcher", "carrier"):

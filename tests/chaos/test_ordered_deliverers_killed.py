@@ -24,6 +24,7 @@ from tests.chaos.fleet import Fleet
 from tests.chaos.receiver import Receiver
 from tests.cli_kit import namespace
 from tests.support.servers import Server
+from tests.support.waiting import CONNECT
 
 MOST = 20
 HOOKS = """
@@ -110,7 +111,7 @@ async def test_sessions_stay_in_order_and_batches_whole_though_their_carriers_ar
     wanted: dict[str, list[str]] = defaultdict(list)
     async with (
         Paced(5, secret) as receiver,
-        Bus(server.url, namespace=namespace(keys), connect=2.0) as bus,
+        Bus(server.url, namespace=namespace(keys), connect=CONNECT) as bus,
     ):
         await apply(
             connections,

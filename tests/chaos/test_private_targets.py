@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from bus.http.address_policy import policy
-from bus.http.client import WebhookClient
+from bus.http.webhook_client import WebhookClient
 
 PRIVATE_V4: Final = [
     IPv4Network(text)

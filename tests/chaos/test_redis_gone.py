@@ -24,7 +24,7 @@ from tests.chaos.counting import Counts, tell, when
 from tests.chaos.fleet import Fleet
 from tests.shim_kit import FALLBACK, QUIET, World
 from tests.support.servers import Server
-from tests.support.waiting import at_most
+from tests.support.waiting import CONNECT, at_most
 
 HOOKS = """
 hooks:
@@ -82,7 +82,7 @@ async def test_redis_gone_means_policy_and_spool_and_back_everything_in_order_an
 ) -> None:
     compile_shim()
     server, keys, fleet, counts = own(fsync="always")
-    connections = Connections(server.url, connect=2.0)
+    connections = Connections(server.url, connect=CONNECT)
     await apply(connections, keys, parse_hook_file(HOOKS, "fleet"))
     await connections.close()
     fleet.start("evaluator")

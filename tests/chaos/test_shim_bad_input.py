@@ -17,7 +17,7 @@ from bus.shim.answer_file import RedisServer, compile_shim
 from bus.shim.spool import spool_status
 from bus.wire.codec import decode_body
 from tests.shim_kit import DENY, FALLBACK, QUIET, World, always, connect, running_server
-from tests.support.waiting import at_most
+from tests.support.waiting import PATIENCE, at_most
 
 pytestmark = [pytest.mark.chaos, pytest.mark.req("X-06")]
 
@@ -81,7 +81,7 @@ def test_a_stdin_that_never_ends_costs_no_more_than_the_deadline(world: World, t
         assert process.stdin is not None
         process.stdin.write(b'{"a":')
         process.stdin.flush()
-        assert process.wait(20) == 2
+        assert process.wait(PATIENCE) == 2
         assert 0.3 < time.monotonic() - start < at_most(4)
         assert _outputs(process) == FALLBACK[1:3]
     if there:
@@ -92,7 +92,7 @@ def test_a_stdin_that_never_ends_costs_no_more_than_the_deadline(world: World, t
 
 def test_a_stdin_that_pours_without_end_is_cut_off(world: World) -> None:
     with open("/dev/zero", "rb") as zero, _hook(world, stdin=zero) as process:
-        assert process.wait(20) == 2
+        assert process.wait(PATIENCE) == 2
         assert _outputs(process) == FALLBACK[1:3]
 
 
@@ -102,7 +102,7 @@ def test_closed_descriptors_are_not_taken_by_the_connection(world: World, closed
     answer = HookAnswer(3, b"FLUSHALL\r\n", b"FLUSHALL\r\n")
     words = ["sh", "-c", f'exec "$@" {closed}', "sh", *world.command()]
     with world.evaluator(always(answer)) as seen:
-        done = subprocess.run(words, input=b"{}", capture_output=True, timeout=20, check=False)
+        done = subprocess.run(words, input=b"{}", capture_output=True, timeout=PATIENCE, check=False)
         assert done.returncode == 3
         assert done.stdout == (b"" if ">&- " in f"{closed} " and closed != "2>&-" else b"FLUSHALL\r\n")
         assert done.stderr == (b"" if "2>&-" in closed else b"FLUSHALL\r\n")
@@ -114,7 +114,7 @@ def test_a_stdin_that_cannot_be_read_is_said(world: World, tmp_path: Path) -> No
     write_only = os.open(tmp_path / "x", os.O_WRONLY | os.O_CREAT)
     try:
         with _hook(world, stdin=write_only) as process:
-            assert process.wait(20) == 2
+            assert process.wait(PATIENCE) == 2
             _outputs(process)
     finally:
         os.close(write_only)
@@ -130,7 +130,7 @@ def test_a_reader_that_is_gone_does_not_change_the_exit_code(world: World) -> No
             world.evaluator(always(HookAnswer(2, b"x" * 200_000, b"why"))),
             _hook(world, stdin=subprocess.DEVNULL, stdout=writer) as process,
         ):
-            assert process.wait(20) == 2
+            assert process.wait(PATIENCE) == 2
             assert process.stderr is not None
             assert process.stderr.read() == b"why"
     finally:
@@ -141,7 +141,7 @@ def test_a_reader_that_does_not_read_costs_no_more_than_the_deadline(world: Worl
     world.install(deadline_ms=700, fallback=HookAnswer(2, b"x" * 200_000, b""))
     start = time.monotonic()
     with _hook(world, stdin=subprocess.DEVNULL) as process:
-        assert process.wait(20) == 2
+        assert process.wait(PATIENCE) == 2
         assert time.monotonic() - start < at_most(4)
         out, _ = _outputs(process)
     assert 0 < len(out) < 200_000
@@ -172,7 +172,7 @@ def test_names_are_sent_as_the_bytes_that_they_are(world: World) -> None:
     world.file.write_bytes(content + b"event\t\xff\r \tpublish\t9000\t0\t\t\tallow\n")
     words = [os.fsencode(word) for word in world.command("EVENT")]
     words[words.index(b"EVENT")], words[words.index(b"claude")] = b"\xff\r ", b"\xfe\nid"
-    assert subprocess.run(words, input=b"", timeout=20, check=False).returncode == 0
+    assert subprocess.run(words, input=b"", timeout=PATIENCE, check=False).returncode == 0
     (event,) = world.entries("events")
     assert (event[b"source"], event[b"event"]) == (b"\xfe\nid", b"\xff\r ")
 
@@ -180,7 +180,7 @@ def test_names_are_sent_as_the_bytes_that_they_are(world: World) -> None:
 @pytest.mark.parametrize("words", [[], ["claude"], ["claude", "PreToolUse"], ["claude", "PreToolUse", ""]])
 def test_a_command_that_lacks_words_does_nothing(world: World, words: list[str]) -> None:
     command = [*world.command()[:4], *words]
-    done = subprocess.run(command, input=b"{}", capture_output=True, timeout=20, check=False)
+    done = subprocess.run(command, input=b"{}", capture_output=True, timeout=PATIENCE, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
@@ -202,7 +202,7 @@ def test_what_answers_there_and_is_no_redis_is_redis_away(world: World, tmp_path
     world.use(RedisServer(kind="tcp", address="127.0.0.1", port=door.getsockname()[1]))
     assert world.hook() == FALLBACK
     assert world.hook(event="PostToolUse") == QUIET
-    thread.join(20)
+    thread.join(PATIENCE)
     door.close()
     assert spool_status(world.spool).records == 2
 

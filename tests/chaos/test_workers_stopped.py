@@ -26,6 +26,7 @@ from tests.chaos.test_evaluators_killed import HOOKS as REQUEST_HOOKS
 from tests.chaos.test_evaluators_killed import asked
 from tests.cli_kit import namespace
 from tests.support.servers import Server
+from tests.support.waiting import CONNECT
 
 
 def event_hooks(port: int, cap: int, *endpoints: str) -> str:
@@ -83,7 +84,7 @@ async def test_an_evaluator_that_was_stopped_says_nothing_twice(
     ids = [event_id() for _ in range(total)]
     answered: dict[str, Verdict] = {}
     tick = asyncio.Event()
-    async with Bus(server.url, namespace=namespace(keys), on_failure="deny", connect=2.0) as bus:
+    async with Bus(server.url, namespace=namespace(keys), on_failure="deny", connect=CONNECT) as bus:
         agents = [asyncio.create_task(asked(bus, ids[n::8], answered, {}, tick)) for n in range(8)]
         for number, count in enumerate(after):
             while len(answered) < count:
@@ -127,7 +128,7 @@ hooks:
     def lines() -> int:
         return len(effects.read_text().split()) if effects.exists() else 0
 
-    async with Bus(server.url, namespace=namespace(keys), connect=2.0) as bus:
+    async with Bus(server.url, namespace=namespace(keys), connect=CONNECT) as bus:
         event = Event(type="tool:pre_execute", source="codex", tool="write", id=event_id(), host="test-host")
         request = asyncio.create_task(bus.request(event, budget=25.0))
         await when(lambda: lines() == 1, "the hook runs")
@@ -165,7 +166,7 @@ hooks:
     await apply(connections, keys, parse_hook_file(hooks, "fleet"))
     fleet.start("evaluator", 2, FLEETHOOK_SLOTS="1")
     await asyncio.to_thread(fleet.ready)
-    async with Bus(server.url, namespace=namespace(keys), connect=2.0) as bus:
+    async with Bus(server.url, namespace=namespace(keys), connect=CONNECT) as bus:
         event, other = (
             Event(type="tool:pre_execute", source="codex", tool=tool, id=event_id(), host="test-host")
             for tool in ("write", "edit")
@@ -221,7 +222,7 @@ async def test_a_deliverer_that_was_stopped_begins_nothing_that_others_have_take
     names = [event_id() for _ in range(total)]
     begun: set[str] = set()
     owed = {delivery_id(name, endpoint) for name in names for endpoint in ("good", "picky")}
-    async with Receiver(seconds=0.03) as receiver, Bus(server.url, namespace=namespace(keys), connect=2.0) as bus:
+    async with Receiver(seconds=0.03) as receiver, Bus(server.url, namespace=namespace(keys), connect=CONNECT) as bus:
         await apply(connections, keys, parse_hook_file(event_hooks(receiver.port, 8, "good", "picky"), "fleet"))
         fleet.start("dispatcher", 2)
         fleet.start("carrier", 2)
@@ -259,7 +260,7 @@ async def test_a_carrier_that_is_alone_goes_on_where_it_was_stopped(
     server: Server, keys: Keys, connections: Connections, fleet: Fleet, counts: Counts, seconds: float
 ) -> None:
     names = [event_id() for _ in range(60)]
-    async with Receiver(seconds=0.05) as receiver, Bus(server.url, namespace=namespace(keys), connect=2.0) as bus:
+    async with Receiver(seconds=0.05) as receiver, Bus(server.url, namespace=namespace(keys), connect=CONNECT) as bus:
         await apply(
             connections, keys, parse_hook_file(event_hooks(receiver.port, 40, "good", "flaky", "picky"), "fleet")
         )

@@ -14,6 +14,7 @@ from bus.wire.keys import Keys
 from tests.support.places import Place
 from tests.support.running import do
 from tests.support.servers import Server
+from tests.support.waiting import CONNECT
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def fake() -> Iterator[str]:
 async def place(request: pytest.FixtureRequest, fake: str, server: Server, keys: Keys) -> AsyncIterator[Place]:
     """Both servers in turn."""
     real = request.param == "real"
-    connections = Connections(server.url if real else fake, connect=2.0)
+    connections = Connections(server.url if real else fake, connect=CONNECT)
     made = Place(connections, keys if real else Keys(f"t-{uuid.uuid4().hex[:12]}"), real)
     await made.member().create()
     await do(connections, "DEL", made.keys("beat", "one"))

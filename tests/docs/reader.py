@@ -42,7 +42,8 @@ class Reader:
         scripts = Path(sys.executable).parent
         self.env = {"HOME": str(home), "PATH": f"{scripts}:{os.environ['PATH']}", "LANG": "C.UTF-8",
                     "FLEETHOOK_TEST_CONFIRMS": "1"}  # fmt: skip
-        self._up = Terminal(self.env, home)
+        few = {"FLEETHOOK_EVALUATORS": "1", "FLEETHOOK_CARRIERS": "1"}  # one reader needs no more
+        self._up = Terminal({**self.env, **few}, home)
         try:
             self._up.start(UP, "Ready in ", 3 * _SECONDS)
             with mock.patch.dict(os.environ, self.env):  # the folders of this home

@@ -24,7 +24,7 @@ from bus.wire.codec import encode_event, encode_payload, encode_verdict
 from bus.wire.connections import sync_client
 from bus.wire.keys import declared
 from tests.support.fleet import Agent, Fleet, fleet
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 from workers.jobs import ALLOWED
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("B-01", "B-02", "F-17")]
@@ -193,7 +193,7 @@ def test_nobody_answers_for_the_workers_or_listens_in(world: Fleet, agent: Agent
 
         (world.folder / "lab" / "go").touch()
         told = victim.stdout.read()
-        assert victim.wait(20) == 0
+        assert victim.wait(PATIENCE) == 0
     assert denied(told)
     assert b"never that" in told
     (verdict,) = [seen.verdict for seen in world.events() if seen.id == name]

@@ -15,7 +15,7 @@ import pytest
 from tests.support.fleet import Fleet, fleet
 from tests.support.keyboard import type_command
 from tests.support.waiting import wait_until
-from workers.records.ids import whole_event_id
+from workers.records.id_prefixes import whole_event_id
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("F-11", "I-09")]
 

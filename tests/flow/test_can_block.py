@@ -17,6 +17,7 @@ from bus.wire.connections import Connections
 from tests.support.beside import beside
 from tests.support.fleet import HOST, Fleet, fleet
 from tests.support.receivers import Answer, Receiver, receiving
+from tests.support.waiting import CONNECT
 from workers.records.replay import ReplaySpec, chunks
 
 SECRET, OLD = generate_secret(), generate_secret()
@@ -62,7 +63,7 @@ def call(bus: SyncBus) -> tuple[str, str, str]:
 
 @pytest.mark.req("G-06", "G-08", "B-06")
 def test_it_is_asked_where_an_agent_waits_and_told_where_none_does(made: Fleet, receiver: Receiver) -> None:
-    with made.bus(connect=2.0).sync() as bus:
+    with made.bus(connect=CONNECT).sync() as bus:
         receiver.next_answers.append(Answer(200, b'{"decision": "deny", "reason": "not on a Friday"}'))
         asked, decision, reason = call(bus)
         assert (decision, reason) == ("deny", "not on a Friday")

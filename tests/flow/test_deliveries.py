@@ -21,7 +21,7 @@ from tests.support.delivering import left
 from tests.support.fleet import HOST, Fleet, fleet
 from tests.support.receivers import Receiver, receiving
 from tests.support.running import do
-from tests.support.waiting import at_most, wait_until
+from tests.support.waiting import CONNECT, PATIENCE, at_most, wait_until
 from workers.jobs import CHORES, enqueue, queue
 
 SECRET = generate_secret()
@@ -55,7 +55,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Iterat
 @pytest.fixture
 def bus(made: Fleet) -> Iterator[SyncBus]:
     """A program of an agent's rights."""
-    with made.bus(connect=2.0).sync() as face:
+    with made.bus(connect=CONNECT).sync() as face:
         yield face
 
 
@@ -122,7 +122,7 @@ def test_sigterm_drains_what_is_under_way(made: Fleet, receiver: Receiver, bus: 
     later = bus.publish(turn_end())
     made.start("carrier")
     receiver.release()
-    assert carrier.process.wait(10) == 0
+    assert carrier.process.wait(PATIENCE) == 0
     for each in (name, later):
         made.delivered(each, 2)
         assert receiver.ids[f"{each}_log"] == 1

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.fleet import Fleet, fleet
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("I-04")]
 
@@ -82,6 +82,6 @@ def test_a_worker_that_stops_waits_for_a_freed_hook_and_keeps_what_it_says(tmp_p
         evaluator.process.terminate()
         wait_until(lambda: evaluator.said("1 hooks in the background"), "it waits")
         (tmp_path / "go").touch()
-        assert evaluator.process.wait(20) == 0
+        assert evaluator.process.wait(PATIENCE) == 0
         world.start("evaluator")
         wait_until(lambda: "the build is red" in session.prompt(), "it is heard")

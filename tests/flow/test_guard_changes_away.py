@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import getpass
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,9 @@ import pytest
 from bus.events import Event
 from bus.hooksets.guard_changes import read_changes
 from bus.hooksets.last_good import read_kept
+from tests.cli_kit import fleethook_in
 from tests.support.fleet import Fleet, fleet
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("X-09", "X-10")]
 
@@ -38,17 +37,9 @@ def user_file(world: Fleet) -> Path:
 
 def command(world: Fleet, *words: str) -> str:
     """What a command prints that a person runs on that machine."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "workers.cli", *words],
-        cwd=world.folder,
-        capture_output=True,
-        text=True,
-        env={**world.environment, "FLEETHOOK_TEST_CONFIRMS": "1"},
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode in {0, 1}, done.stderr  # `status` says 1 where not all kinds of workers run
-    return done.stdout
+    done = fleethook_in({**world.environment, "FLEETHOOK_TEST_CONFIRMS": "1"}, world.folder, *words)
+    assert done.code in {0, 1}, done.err  # `status` says 1 where not all kinds of workers run
+    return done.out
 
 
 def told(world: Fleet) -> list[Event]:
@@ -65,7 +56,7 @@ def listed(world: Fleet) -> list[dict[str, Any]]:
 def end(world: Fleet) -> None:
     for one in world.workers:
         one.process.terminate()
-        one.process.wait(20)
+        one.process.wait(PATIENCE)
 
 
 def test_a_file_that_was_weakened_while_no_worker_ran_is_announced_once(world: Fleet) -> None:
@@ -123,7 +114,9 @@ def test_a_change_that_a_worker_announced_before_the_spool_was_drained_is_one_ev
     world.start("evaluator")
     wait_until(lambda: "file" in {event.data["how"] for event in told(world)}, "the worker announces it")
     world.start("dispatcher")
-    wait_until(lambda: [change["by"] for change in listed(world)] == [getpass.getuser()], "the list says who it was")
+    wait_until(
+        lambda: [change.get("by") for change in listed(world)] == [getpass.getuser()], "the list says who it was"
+    )
     wait_until(lambda: len(told(world)) == 1, "one event tells of it")
     (event,) = told(world)
     assert event.data["how"] == "file"

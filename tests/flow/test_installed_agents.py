@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from bus.installs.opencode import HARNESS
 from bus.system.directories import Directories, directories
 from bus.verdicts import Verdict
 from tests.support.fleet import HOST, NAMESPACE, Fleet, fleet
+from tests.support.forked import run_fleethook
 from workers.admin.agent_setup import SHIM_URL, Installed, answers_for, connect, installed, plan
 from workers.admin.doctor import canary
 
@@ -88,8 +88,7 @@ def test_an_event_of_a_later_version_is_on_record_and_the_agent_hears_its_own_si
     """What `fleethook install` wrote, called as the agent would call it for an event that nobody knows today."""
     env = {**world.environment, "HOME": str(tmp_path), "FLEETHOOK_HOME": str(tmp_path / "fh")}
     env[SHIM_URL] = world.url("shim")
-    words = [sys.executable, "-P", "-m", "workers.cli", "install", agent, "--yes"]
-    subprocess.run(words, env=env, cwd=tmp_path, check=True, capture_output=True)
+    assert run_fleethook(["install", agent, "--yes"], env=env, cwd=tmp_path).returncode == 0
     (one,) = installed(agent, home=tmp_path, project=tmp_path)
     event, command = next(iter(one.commands.items()))
     later = command.replace(f" {event} ", " EventOfTomorrow ")

@@ -18,7 +18,8 @@ import pytest
 from bus.shim.answer import HookAnswer
 from bus.shim.spool import drain, spool_status
 from tests.support.fleet import Fleet, fleet
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
+from workers.fleet_control.stops import lift_stops, place_stop
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("B-02", "B-08")]
 
@@ -77,7 +78,7 @@ class OldShim:
             [sys.executable, "-I", "-S", launcher, "claude", native, str(self.answers)],
             input=json.dumps({"hook_event_name": native, "cwd": "/", **payload}).encode(),
             capture_output=True,
-            timeout=30,
+            timeout=PATIENCE,
             check=False,
             env={"PATH": os.defpath},
         )
@@ -126,6 +127,19 @@ def test_it_announces(old: OldShim, world: Fleet) -> None:
     assert (seen.event.type, seen.event.data["message"], seen.event.host) == ("notification", "hello", "old-host")
 
 
+@pytest.mark.req("X-12")
+def test_a_stop_denies_in_a_form_that_it_reads(old: OldShim, world: Fleet) -> None:
+    world.ask(lambda connections: place_stop(connections, world.keys, by="ana", reason="the disk is full"))
+    try:
+        told = json.loads(old.hook("PreToolUse", **bash("ls")).stdout)["hookSpecificOutput"]
+        assert told["permissionDecision"] == "deny"
+        assert "ana has stopped" in told["permissionDecisionReason"]
+        assert json.loads(old.hook("UserPromptSubmit", session_id="old", prompt="x").stdout)["decision"] == "block"
+    finally:
+        world.ask(lambda connections: lift_stops(connections, world.keys, by="ana"))
+    assert old.hook("PreToolUse", **bash("ls")) == HookAnswer()
+
+
 def test_it_falls_back_and_says_so_where_nobody_answers(tmp_path: Path) -> None:
     with fleet(tmp_path / "empty") as nobody:
         old = OldShim(tmp_path, nobody)
@@ -153,7 +167,7 @@ def test_what_it_spools_arrives_though_it_may_run_no_scripts(old: OldShim, world
 
     old.install()
     command = [sys.executable, "-m", "bus.spool", str(old.answers)]
-    refused = subprocess.run(command, cwd=old.house, capture_output=True, check=False, timeout=30)
+    refused = subprocess.run(command, cwd=old.house, capture_output=True, check=False, timeout=PATIENCE)
     assert (refused.returncode, b"NOPERM" in refused.stderr) == (3, True)
     assert spool_status(old.spool).records == 2
     kept = old.spool.with_name("claude.draining").read_bytes()

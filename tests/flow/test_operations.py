@@ -24,6 +24,7 @@ import pytest
 
 from bus.wire.embedded_server import find_binary
 from tests.support.servers import free_port
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("B-05", "B-08")]
 
@@ -88,11 +89,23 @@ def run(root: Path, host: str, command: str, port: int) -> subprocess.CompletedP
     }
     script = f"[ -e {kept} ] && . {kept}\nset -e\n{place(command, root, port)}\nexport -p > {kept}\n"
     return subprocess.run(
-        ["bash", "-c", script], env=env, cwd=home, capture_output=True, text=True, timeout=90, check=False
+        ["bash", "-c", script], env=env, cwd=home, capture_output=True, text=True, timeout=600, check=False
     )
 
 
-@pytest.mark.timeout(240)
+def answered(root: Path, host: str, command: str, port: int) -> subprocess.CompletedProcess[str]:
+    """As `run`; a probe that a busy machine did not answer in time is made again, as every probe is."""
+    found: list[subprocess.CompletedProcess[str]] = []
+
+    def is_answered() -> bool:
+        found[:] = [run(root, host, command, port)]
+        return "worker --health" not in command or not re.search("does not answer|in time", found[0].stderr)
+
+    wait_until(is_answered, f"{command} is answered")
+    return found[0]
+
+
+@pytest.mark.timeout(900)
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 def test_the_page_works_from_its_first_command_to_its_last(fleet: Path) -> None:
     """Issue 11, operations: three hosts, ACL, TLS by a private authority, the first set, back-up and restore, the end."""
@@ -109,12 +122,12 @@ def test_the_page_works_from_its_first_command_to_its_last(fleet: Path) -> None:
         for host, command in COMMAND.findall(text):
             if command == "sudo systemctl stop valkey-server":  # the worst end that a server can have
                 os.kill(int((fleet / "valkey-server.pid").read_text("utf-8")), signal.SIGKILL)
-            done = run(fleet, host, command, port)
+            done = answered(fleet, host, command, port)
             logs = "".join(path.read_text("utf-8", "replace")[-1500:] for path in fleet.glob("*.log"))
             assert done.returncode == 0, f"{host}$ {command}\n{done.stdout}\n{done.stderr}\n{logs}"
             said[command] = done.stdout + done.stderr
             if command == "fleethook worker --health":  # and nobody is believed whom the authority did not sign
-                bare = run(fleet, host, 'FLEETHOOK_REDIS_URL="${FLEETHOOK_REDIS_URL%%\\?*}" ' + command, port)
+                bare = answered(fleet, host, 'FLEETHOOK_REDIS_URL="${FLEETHOOK_REDIS_URL%%\\?*}" ' + command, port)
                 assert (bare.returncode, "certificate" in bare.stderr.lower()) == (1, True), bare.stderr
             if command.startswith("mkdir -m 700 backup"):
                 made = '{"type": "turn:end", "source": "generic", "session": "before-the-copy"}'

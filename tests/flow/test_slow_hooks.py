@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.fleet import HOST, Agent, Fleet, fleet
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("X-09", "B-08")]
 
@@ -37,6 +37,7 @@ hooks:
 def world(tmp_path: Path) -> Iterator[Fleet]:
     with fleet(tmp_path, hooks=HOOKS) as one:
         yield one
+    (tmp_path / "go").touch()  # ends the hook of an evaluator that was killed
 
 
 def ask(agent: Agent, folder: Path, command: str, session: str) -> subprocess.Popen[bytes]:
@@ -67,14 +68,14 @@ def test_a_hook_has_the_time_that_it_declares_and_takes_no_slot(
         asked.append(ask(agent, tmp_path, "slow", name))
         wait_until((tmp_path / f"begun.{name}").exists, f"the hook of {name} runs")
     with ask(agent, tmp_path, "quick", "three") as quick:
-        out, _ = quick.communicate(timeout=30)
+        out, _ = quick.communicate(timeout=PATIENCE)
         assert b"quickly refused" in out, "two slow ones leave the one slot free"
     wait_until(lambda: time.monotonic() > start + 4.0, "the deadline of both is over")
     assert [process.poll() for process in asked] == [None, None], "both are waited for"
     (tmp_path / "go").touch()
     for process in asked:
         with process:
-            out, _ = process.communicate(timeout=30)
+            out, _ = process.communicate(timeout=PATIENCE)
             assert b"slowly refused" in out
     assert not any(seen.fallback_reason for seen in world.events())
     assert {seen.event.host for seen in world.events()} == {HOST}
@@ -88,7 +89,7 @@ def test_an_evaluator_that_dies_costs_a_moment_and_not_what_its_hook_declares(wo
         evaluator.process.send_signal(signal.SIGKILL)
         evaluator.process.wait()
         world.workers.remove(evaluator)
-        out, _ = asked.communicate(timeout=60)  # of 120 s
+        out, _ = asked.communicate(timeout=PATIENCE)  # of 120 s
     assert b"nothing blocked" in out
 
 
@@ -106,7 +107,7 @@ def test_an_evaluator_that_dies_after_the_deadline_is_followed_by_one_that_runs_
         world.workers.remove(evaluator)
         wait_until(lambda: begun.read_text() == "run\n" * 2, "the hook runs again")
         (tmp_path / "go").touch()
-        out, _ = asked.communicate(timeout=30)
+        out, _ = asked.communicate(timeout=PATIENCE)
     assert b"slowly refused" in out
     (seen,) = world.events()
     assert seen.verdict is not None
@@ -125,8 +126,8 @@ def test_the_same_call_asked_twice_meanwhile_runs_its_hook_once(world: Fleet, tm
     outs = []
     for process in (first, second):
         with process:
-            outs.append(process.communicate(timeout=30)[0])
+            outs.append(process.communicate(timeout=PATIENCE)[0])
     assert all(b"slowly refused" in out for out in outs)
     with ask(agent, tmp_path, "slow", "one") as third:
-        assert b"slowly refused" in third.communicate(timeout=30)[0], "for 60 s it is known"
+        assert b"slowly refused" in third.communicate(timeout=PATIENCE)[0], "for 60 s it is known"
     assert begun.read_text() == "run\n"

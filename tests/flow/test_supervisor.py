@@ -16,7 +16,7 @@ import pytest
 from bus.config.settings import Settings
 from bus.system.directories import Directories, directories
 from bus.system.locks import listener
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 from workers.runtime.child_processes import Pauses, ProcessSpec, Supervisor
 from workers.supervisor import Log, State, detach, down, process_specs, running
 
@@ -92,7 +92,7 @@ class Up:
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         assert self.popen is not None
         self.popen.send_signal(number)
-        return self.popen.wait(20)
+        return self.popen.wait(PATIENCE)
 
 
 @pytest.fixture
@@ -206,7 +206,7 @@ def test_a_second_up_is_refused_in_words(up: Up, make: Callable[..., Up], places
     before = state_of(places)
     second = make("evaluator").start()
     assert second.popen is not None
-    assert second.popen.wait(20) == 1
+    assert second.popen.wait(PATIENCE) == 1
     assert up.popen is not None
     assert second.lines() == [
         f"`fleethook up` belongs to process {up.popen.pid}, which runs; `fleethook down` stops it"
@@ -261,7 +261,7 @@ async def supervised(argv: tuple[str, ...], until: str) -> list[str]:
         if until in text:
             stop.set()
 
-    await asyncio.wait_for(Supervisor([ProcessSpec("it", argv)], on_line=line, drain=0.2).run(stop), 20)
+    await asyncio.wait_for(Supervisor([ProcessSpec("it", argv)], on_line=line, drain=0.2).run(stop), PATIENCE)
     return lines
 
 
@@ -302,7 +302,7 @@ async def test_a_cancelled_supervisor_leaves_nobody() -> None:
 
     argv = (sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(60)")
     task = asyncio.create_task(Supervisor([ProcessSpec("it", argv, 2)], on_line=line).run(asyncio.Event()))
-    await asyncio.wait_for(started.wait(), 20)
+    await asyncio.wait_for(started.wait(), PATIENCE)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

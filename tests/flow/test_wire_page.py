@@ -17,10 +17,11 @@ import pytest
 from bus.requests import read_request
 from bus.wire.codec import decode_verdict
 from bus.wire.connections import sync_client
+from bus.wire.entry_fields import ASKED, PUBLISHED, RECORDED
 from docs.reference.pages import DOCS
-from docs.reference.wire import ASKED, PUBLISHED, RECORDED
 from tests.support.fleet import NAMESPACE, Fleet
 from tests.support.fleet import fleet as started
+from tests.support.waiting import PATIENCE
 
 HOOKS = """
 hooks:
@@ -81,7 +82,7 @@ def test_the_javascript_program_asks_and_publishes(world: Fleet, command: str, d
         env={**world.environment, "FLEETHOOK_REDIS_URL": world.url("agent")},
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=PATIENCE,
         check=True,
     )
     verdict = json.loads(done.stdout)

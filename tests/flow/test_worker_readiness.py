@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.fleet import Fleet
+from tests.support.forked import Fleethook
 from tests.support.servers import Server
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("B-05")]
 
@@ -31,19 +31,19 @@ def test_nobody_is_ready_whom_the_bus_has_not_answered(tmp_path: Path) -> None:
     try:
         for kind, log in logs.items():
             with log.open("wb") as output:
-                running[kind] = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "workers.cli", "worker", kind if kind != "never" else "evaluator"],
+                running[kind] = Fleethook(
+                    ["worker", kind if kind != "never" else "evaluator"],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
                     env={**world.environment, "FLEETHOOK_RQ_URL": queues.url},
                 )
-        wait_until(lambda: all(said(kind, "trying again until it works") for kind in logs), "all of them try", 30)
+        wait_until(lambda: all(said(kind, "trying again until it works") for kind in logs), "all of them try")
         assert not any(said(kind, " ready") for kind in logs)
         running["never"].terminate()
-        assert running["never"].wait(20) == 0
+        assert running["never"].wait(PATIENCE) == 0
         world.server.start()
-        wait_until(lambda: all(said(kind, f"fleethook {kind} ready") for kind in KINDS), "all are ready", 30)
+        wait_until(lambda: all(said(kind, f"fleethook {kind} ready") for kind in KINDS), "all are ready")
         assert not said("never", " ready"), "whoever was told to stop before is not ready either"
     finally:
         for process in running.values():

@@ -16,6 +16,7 @@ from bus.hooksets.guards import load_pack
 from bus.matching.patterns import Index
 from bus.matching.rules import judge
 from tests.support.fleet import Fleet
+from tests.support.waiting import PATIENCE
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "python_agent"
 
@@ -49,7 +50,7 @@ def test_the_worked_example(fleet: Fleet) -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=50,
+            timeout=PATIENCE,
         )
         return done.stdout.splitlines()
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,10 +20,11 @@ from typing import Any, Literal, NamedTuple
 import pytest
 
 from bus.agents import find
-from bus.installs.command import answer_events
+from bus.installs.hook_command import answer_events
 from bus.shim.answer import HookAnswer
 from bus.shim.answer_file import AnswerFile, compile_shim, hook_command, server_from_url, write_answer_file
 from tests.support.fleet import HOST, NAMESPACE, Fleet, fleet
+from tests.support.forked import hook_answer
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("B-08", "G-20")]
 
@@ -120,9 +120,7 @@ class World:
 
     def ask(self, agent: Agent, native: str, raw: bytes, *, closed: bool, away: bool = False) -> HookAnswer:
         """One hook command, from its start to its end."""
-        command = self.commands[agent.name, closed, away](native)
-        done = subprocess.run(command, input=raw, capture_output=True, timeout=30, check=False)
-        return HookAnswer(done.returncode, done.stdout, done.stderr)
+        return hook_answer(self.commands[agent.name, closed, away](native), raw)
 
 
 @pytest.fixture(scope="module")

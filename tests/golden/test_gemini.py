@@ -113,7 +113,23 @@ ANSWERS: dict[str, dict[str, dict[str, Any]]] = {
         },
     },
     "AfterTool": {**_after("AfterTool"), "context": _own("AfterTool", additionalContext=matrix.CONTEXT)},
-    "BeforeAgent": {**_before("BeforeAgent"), "context": _own("BeforeAgent", additionalContext=matrix.CONTEXT)},
+    "BeforeAgent": {
+        **_before("BeforeAgent"),
+        "context": _own("BeforeAgent", additionalContext=matrix.CONTEXT),
+        # Of a denied prompt the person sees the message alone (observed).
+        "deny": _deny(matrix.DENIED, matrix.note("blocked by no-writes (fleethook.yaml:12); Notes are frozen")),
+        "ask": _deny(
+            matrix.unaskable("Gemini CLI", "BeforeAgent"),
+            matrix.note("blocked by careful (fleethook.yaml:20); Notes are shared"),
+        ),
+        "ask+rewrite": _deny(
+            matrix.unaskable("Gemini CLI", "BeforeAgent"),
+            matrix.note(
+                "blocked by careful (fleethook.yaml:20); a changed input was dropped: BeforeAgent carries none"
+                "; Notes are shared"
+            ),
+        ),
+    },
     "AfterAgent": {**_after("AfterAgent"), "context": {"systemMessage": matrix.no_context("AfterAgent")}},
     "BeforeModel": {
         **_before("BeforeModel"),

@@ -11,12 +11,12 @@ from typing import Any
 from bus.events import Event
 from bus.hooksets.in_force import Watcher
 from bus.ids import event_id
-from bus.wire.codec import encode_event
+from bus.transport import event_entry
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import call_all
 from tests.support.running import HOST, do
-from tests.support.waiting import until
+from tests.support.waiting import CONNECT, until
 from workers.carrier import Carrier
 from workers.delivery.deliveries import Delivery, deliveries, deliveries_of, dispatch_call, now_ms, pack_fields
 from workers.delivery.filters import Filter
@@ -38,7 +38,7 @@ async def carrying(
     url: str, keys: Keys, *, user_file: Path | None = None, idle: float = 60.0, **more: Any
 ) -> AsyncIterator[Carrier]:
     """A running carrier, ended as SIGTERM ends it."""
-    connections, stop = Connections(url, connect=2.0), asyncio.Event()
+    connections, stop = Connections(url, connect=CONNECT), asyncio.Event()
     carrier = Carrier(url, keys, connections, watcher_of(connections, keys, user_file), **more)
     running = asyncio.create_task(carrier.run(stop, idle=idle))
     try:
@@ -67,11 +67,11 @@ class Asked:
 
 @asynccontextmanager
 async def dispatching(
-    url: str, keys: Keys, *, user_file: Path | None = None, asked: Asked | None = None
+    url: str, keys: Keys, *, user_file: Path | None = None, asked: Asked | None = None, **more: Any
 ) -> AsyncIterator[Dispatcher]:
     """A running dispatcher, ended as SIGTERM ends it."""
-    connections, stop = Connections(url, connect=2.0), asyncio.Event()
-    dispatcher = Dispatcher(url, keys, watcher_of(connections, keys, user_file), connections, asked or Asked())
+    connections, stop = Connections(url, connect=CONNECT), asyncio.Event()
+    dispatcher = Dispatcher(url, keys, watcher_of(connections, keys, user_file), connections, asked or Asked(), **more)
     await dispatcher.prepare()
     running = asyncio.create_task(dispatcher.run(stop))
     try:
@@ -93,26 +93,12 @@ async def killed(connections: Connections, keys: Keys, name: str, running: async
 async def publish(connections: Connections, keys: Keys, event: Event, **more: str | bytes) -> str:
     """Put an event on the stream as a program does; its id."""
     flattened = [part for pair in more.items() for part in pair]
-    fields = (
-        "id",
-        event.id,
-        "source",
-        event.source,
-        "event",
-        event.type,
-        "host",
-        event.host,
-        "body",
-        encode_event(event),
-    )
-    if event.parent:
-        flattened += ["parent", event.parent]
-    added = await do(connections, "XADD", keys("events"), "*", *fields, *flattened)
+    added = await do(connections, "XADD", keys("events"), "*", *event_entry(event), *flattened)
     assert isinstance(added, bytes), added
     return event.id
 
 
-async def owe(connections: Connections, keys: Keys, event: Event, user_file: Path | None = None) -> str:
+async def dispatch_event(connections: Connections, keys: Keys, event: Event, user_file: Path | None = None) -> str:
     """Publish an event and dispatch it at once, without a dispatcher; its id."""
     await do(connections, "XGROUP", "CREATE", keys("events"), GROUP, "0", "MKSTREAM")
     watcher = watcher_of(connections, keys, user_file)
@@ -144,7 +130,7 @@ async def settled(connections: Connections, keys: Keys, event: str, *states: str
         return [one.state for one in found] == list(states)
 
     try:
-        await until(done, f"deliveries of {event} are {states}", 10)
+        await until(done, f"deliveries of {event} are {states}")
     except AssertionError:
         raise AssertionError(f"{found}, not {states}") from None
     return found

@@ -10,7 +10,6 @@ import json
 import os
 import secrets
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from redis.exceptions import RedisError
 
 from bus.agents import claude
 from bus.client import Bus
@@ -30,8 +30,9 @@ from bus.wire.acl import EVERY_NAMESPACE, ROLES, Role, acl_file, user_name
 from bus.wire.connections import Connections, sync_client
 from bus.wire.keys import Keys
 from tests.cli_kit import run
+from tests.support.forked import Fleethook
 from tests.support.servers import Server
-from tests.support.waiting import wait_until
+from tests.support.waiting import BUDGET, CONNECT, PATIENCE, wait_until
 from workers.admin.agent_setup import SHIM_URL, answers_for, connect, installed, plan
 from workers.delivery.dead_letters import DeadLetter, dead_letters
 from workers.delivery.deliveries import Delivery, deliveries
@@ -85,7 +86,7 @@ class Agent:
         """One hook call from its start to its end: what the agent gets back."""
         raw = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
         with self.start(native, **more) as process:
-            out, err = process.communicate(raw, timeout=30)
+            out, err = process.communicate(raw, timeout=2 * PATIENCE)
         return HookAnswer(process.returncode, out, err)
 
 
@@ -97,7 +98,10 @@ class Fleet:
         self.keys = Keys(NAMESPACE)
         self.workers: list[Worker] = []
         self._passwords: dict[Role, str] = {role: secrets.token_hex(8) for role in ROLES}
-        self.server = Server(acl=acl_file(EVERY_NAMESPACE, self._passwords), persistent=persistent)
+        # What a test counts after a kill has to be in the file. A server that syncs every second puts off a write while an
+        # older sync still runs (seen in CI), and one that syncs always stands still while a busy disk is slow (seen in CI).
+        # Without a sync it writes before each answer, and what is written outlives the process.
+        self.server = Server(acl=acl_file(EVERY_NAMESPACE, self._passwords), persistent=persistent, fsync="no")
         self.home = folder / "home"
         self._published = ("", 0)
 
@@ -115,6 +119,7 @@ class Fleet:
             "FLEETHOOK_HOME": str(self.home),
             "FLEETHOOK_HOST": HOST,
             "FLEETHOOK_NAMESPACE": NAMESPACE,
+            "FLEETHOOK_BUDGET": f"{BUDGET}s",
             "FLEETHOOK_REDIS_URL": self.url("worker"),
         }
 
@@ -129,8 +134,8 @@ class Fleet:
         for kind in kinds:
             log = self.folder / f"{kind}-{len(self.workers)}.log"
             with log.open("wb") as output:
-                process = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "workers.cli", "worker", kind],
+                process = Fleethook(
+                    ["worker", kind],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
@@ -171,12 +176,12 @@ class Fleet:
 
     def bus(self, **more: Any) -> Bus:
         """The bus as a program of an agent's rights uses it."""
-        return Bus(self.url("agent"), namespace=NAMESPACE, **more)
+        return Bus(self.url("agent"), namespace=NAMESPACE, **{"connect": CONNECT, **more})
 
-    def agent(self, name: str = "claude", *, closed: bool = False, budget: float = 10.0) -> Agent:
+    def agent(self, name: str = "claude", *, closed: bool = False, budget: float = BUDGET) -> Agent:
         """Claude Code with Fleethook installed, every event subscribed, in a home of its own below `name`."""
-        home = self.folder / "agents" / name
-        places = directories({"FLEETHOOK_HOME": str(home)})
+        places = self.places_of(name)
+        home = places.data.parent
         settings = Settings(namespace=NAMESPACE, host=HOST, budget=budget)
         answers, _ = answers_for("claude", settings, places, closed=closed, environ={SHIM_URL: self.url("shim")})
         events = [native for native in claude.CAPABILITIES if native not in claude.NEVER]
@@ -184,6 +189,22 @@ class Fleet:
         connect(change, answers, places)
         (found,) = installed("claude", home=home, project=home)
         return Agent(found.commands, places)
+
+    def places_of(self, agent: str) -> Directories:
+        """The folders of the agent in the home of this name."""
+        return directories({"FLEETHOOK_HOME": str(self.folder / "agents" / agent)})
+
+    def wait_alive(self, role: str) -> None:
+        """Return when a worker of this role is alive: an outage ends all heartbeats."""
+        with sync_client(self.url("admin")) as client:
+
+            def is_alive() -> bool:
+                try:
+                    return bool(client.exists(self.keys("alive", role)))
+                except RedisError:  # a server that has just started may be loading its data
+                    return False
+
+            wait_until(is_alive, f"a worker is alive: {role}")
 
     def ask(self, work: Callable[[Connections], Awaitable[T]]) -> T:
         """The result of `work` with an administrator's connections."""
@@ -225,7 +246,7 @@ class Fleet:
         for one in running:
             one.process.terminate()
         for one in running:
-            one.process.wait(20)
+            one.process.wait(PATIENCE)
         codes = {one.kind: one.process.returncode for one in running}
         assert not any(codes.values()), codes
         told = [one.log.read_text(encoding="utf-8") for one in self.workers]

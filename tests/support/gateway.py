@@ -15,7 +15,8 @@ from bus.agents import find
 from bus.shim.answer import HookAnswer
 from tests.support.fleet import Fleet
 from tests.support.servers import free_port
-from workers.gateway.hooks import ANSWER_TYPE
+from tests.support.waiting import PATIENCE
+from workers.gateway.calls.hooks import ANSWER_TYPE
 from workers.gateway.tokens import Scope, create_token
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -47,12 +48,12 @@ class Gateway:
     def tcp(self, token: str = "", **headers: str) -> httpx.Client:
         """A client of the TCP port."""
         bearer = {"Authorization": f"Bearer {token}"} if token else {}
-        return httpx.Client(base_url=self.url, headers={**bearer, **headers}, timeout=30)
+        return httpx.Client(base_url=self.url, headers={**bearer, **headers}, timeout=2 * PATIENCE)
 
     def unix(self, **headers: str) -> httpx.Client:
         """A client of the unix socket."""
         transport = httpx.HTTPTransport(uds=str(self.socket))
-        return httpx.Client(base_url="http://fleethook", headers=headers, transport=transport, timeout=30)
+        return httpx.Client(base_url="http://fleethook", headers=headers, transport=transport, timeout=2 * PATIENCE)
 
 
 def start_gateway(fleet: Fleet, **more: str) -> Gateway:

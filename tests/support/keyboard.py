@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from tests.support.waiting import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 NOT_A_PERSON = ("CI", "CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "NO_COLOR", "FORCE_COLOR")
 """Variables that say that no person sits there, or what that person wants."""
@@ -53,7 +55,7 @@ def type_command(
                 break
             if not chunk:
                 break
-        return process.wait(20), screen.decode().replace("\r\n", "\n")
+        return process.wait(PATIENCE), screen.decode().replace("\r\n", "\n")
     finally:
         os.close(ours)
         process.kill()

@@ -11,6 +11,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 from tests.support.gateway import Gateway
+from tests.support.waiting import PATIENCE
 
 Frame = dict[str, Any]
 
@@ -22,7 +23,7 @@ class LiveClient:
         self.connection = connection
         self.cursor = ""
 
-    def next(self, seconds: float = 15.0) -> Frame:
+    def next(self, seconds: float = PATIENCE) -> Frame:
         """The next frame of any kind."""
         frame: Frame = json.loads(self.connection.recv(seconds))
         self.cursor = frame["cursor"]

@@ -39,6 +39,7 @@ class Proxy:
 
     async def start(self) -> str:
         """Listen, and return the URL to connect to."""
+        self.loop = asyncio.get_running_loop()
         self._server = await asyncio.start_unix_server(self._connected, self._folder / "p.sock")
         return self.url
 

@@ -23,7 +23,7 @@ from bus.wire.connections import Connections
 from bus.wire.consumer import Consumer
 from bus.wire.keys import Keys
 from bus.wire.streams import StreamEntry, flat
-from tests.support.waiting import until
+from tests.support.waiting import BUDGET_MS, CONNECT, PATIENCE, until
 from workers.evaluator import GROUP, Evaluator
 
 HOST = "test-host"
@@ -76,7 +76,7 @@ async def evaluating(
     last_good: Path | None = None,
 ) -> AsyncIterator[Evaluator]:
     """A running evaluator, ended as SIGTERM ends it; its reads wait for a twentieth of a second, so that it ends soon."""
-    connections = Connections(url, connect=2.0)
+    connections = Connections(url, connect=CONNECT)
     watcher = Watcher(connections, keys, host=HOST, user_file=user_file, trust_file=trust_file, last_good=last_good)
     evaluator = Evaluator(url, keys, watcher, connections, slots=slots, policy=policy, drain=drain)
     stop = asyncio.Event()
@@ -112,7 +112,13 @@ async def take_and_die(connections: Connections, keys: Keys, name: str, count: i
 
 
 async def put(
-    connections: Connections, keys: Keys, body: bytes | Event, *, budget: int = 10_000, reply: str = "", **fields: Any
+    connections: Connections,
+    keys: Keys,
+    body: bytes | Event,
+    *,
+    budget: int = BUDGET_MS,
+    reply: str = "",
+    **fields: Any,
 ) -> tuple[str, str]:
     """Add one request as an agent does; its id and the name of its reply key."""
     name = fields.pop("id", "") or event_id()
@@ -128,7 +134,7 @@ async def put(
     return name, reply
 
 
-async def answer(connections: Connections, reply: str, seconds: float = 10.0) -> bytes | None:
+async def answer(connections: Connections, reply: str, seconds: float = PATIENCE) -> bytes | None:
     """The answer on a reply key, when it comes; None where it does not."""
     with connections.lease() as connection:
         (raw,) = await connection.exchange([("BLMOVE", reply, reply, "LEFT", "LEFT", seconds)], seconds=seconds + 2)
@@ -136,7 +142,7 @@ async def answer(connections: Connections, reply: str, seconds: float = 10.0) ->
     return raw
 
 
-async def verdict(connections: Connections, reply: str, seconds: float = 10.0) -> Verdict:
+async def verdict(connections: Connections, reply: str, seconds: float = PATIENCE) -> Verdict:
     """The verdict on a reply key."""
     raw = await answer(connections, reply, seconds)
     assert raw is not None, "no answer came"
@@ -173,5 +179,5 @@ async def counts(connections: Connections, keys: Keys, name: str, count: int) ->
 async def do(connections: Connections, *command: str | bytes | float) -> Any:
     """The reply to one command."""
     with connections.lease() as connection:
-        (reply,) = await connection.exchange([command])
+        (reply,) = await connection.exchange([command], seconds=2 * PATIENCE)
     return reply

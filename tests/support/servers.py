@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import random
 import shutil
 import signal
 import socket
@@ -12,14 +14,30 @@ from pathlib import Path
 
 from bus.wire.connections import sync_client
 from bus.wire.embedded_server import find_binary
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
+
+_PORTS = range(20_000, 32_000)
+"""Below the ports that systems give to outgoing connections and to listeners that ask for any port."""
+_LOCKS: list[int] = []
 
 
 def free_port() -> int:
-    """A TCP port of this machine that nobody listens on just now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    """A TCP port that nobody listens on, and that no other call returns until this process has ended, on this machine."""
+    folder = Path(tempfile.gettempdir()) / f"fh-ports-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    while True:
+        port = random.choice(_PORTS)
+        lock = os.open(folder / str(port), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with socket.socket() as one:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                one.bind(("", port))
+        except OSError:
+            os.close(lock)
+            continue
+        _LOCKS.append(lock)
+        return port
 
 
 class Server:
@@ -116,6 +134,6 @@ class Server:
         if self.process is None:
             return
         self.process.send_signal(number)
-        self.process.wait(10)
+        self.process.wait(PATIENCE)
         self.process = None
         self.socket.unlink(missing_ok=True)

@@ -20,7 +20,8 @@ from bus.events import GATES
 from bus.ids import host_name
 from bus.installs import find as find_program
 from bus.installs.base import NAMES, InstalledCommand, InstallScope, Scope
-from bus.installs.command import BUDGET_S, Setup, answer_events, deadline_ms
+from bus.installs.hook_command import BUDGET_S, Setup, answer_events, deadline_ms
+from bus.installs.http_hooks import TOKEN, HttpHooks
 from bus.installs.manifest import InstallPlan, apply, read, records
 from bus.installs.plan import events_for, plan_install
 from bus.installs.plan import installed as installs_of
@@ -44,7 +45,7 @@ from bus.wire.keys import Keys
 SHIM_URL: Final = "FLEETHOOK_SHIM_URL"
 """This variable has the server's URL for agents' hook commands, with the rights of the role `shim`; only installs read it."""
 
-GATEWAY_TOKEN: Final = "FLEETHOOK_TOKEN"  # noqa: S105 - the name of a variable
+GATEWAY_TOKEN: Final = TOKEN
 """A gateway's token, for hook commands where FLEETHOOK_URL names a gateway."""
 
 OPENS: Final = "no longer denies if it fails"
@@ -62,6 +63,15 @@ class Installed(msgspec.Struct, frozen=True, kw_only=True):
     """The agent's timeout for each of them, if its file has one."""
     closed: bool = False
     """Whether it was installed with --fail-closed."""
+    urls: dict[str, str] = {}
+    """Where the hooks of type `http` post to, by event; their command is empty."""
+    http: HttpHooks | None = None
+    """The gateway of the hooks of type `http`; None if there are none."""
+
+    @property
+    def option(self) -> str:
+        """The option of `fleethook install` that writes such hooks again."""
+        return " --http" if self.http is not None else ""
 
 
 def answers_for(
@@ -215,10 +225,26 @@ def plan(
     home: Path | None = None,
     project: Path | None = None,
     budget: float = BUDGET_S,
+    http: HttpHooks | None = None,
 ) -> InstallPlan:
     """What an install would change in the agent's settings; with `home`, the environment's paths are ignored."""
-    setup = Setup(sys.executable, str(places.answer_file(agent)), events_for(agent, events), closed, budget)
+    setup = Setup(sys.executable, str(places.answer_file(agent)), events_for(agent, events), closed, budget, http)
     return plan_install(agent, scope, where_is(home, project), setup)
+
+
+def plan_again(install: Installed, settings: Settings, places: Directories, project: Path) -> InstallPlan:
+    """What the install that made these hooks would change if it ran again now."""
+    capabilities = find(install.agent).capabilities
+    return plan(
+        install.agent,
+        install.scope,
+        places,
+        closed=install.closed,
+        events=tuple(name for name in install.commands if name in capabilities),
+        project=project,
+        budget=settings.budget,
+        http=install.http,
+    )
 
 
 def where_is(home: Path | None = None, project: Path | None = None) -> InstallScope:
@@ -239,8 +265,10 @@ def losses(change: InstallPlan, answers: AnswerFile, places: Directories) -> dic
         for call in _calls(change.agent, file.path, file.before):
             if call.event in gates and call.event not in now:
                 found[call.event] = "removed"
-            elif call.closed and not now[call.event].closed:
+            elif call.closed and not call.fails_open and (not now[call.event].closed or now[call.event].fails_open):
                 found[call.event] = OPENS
+            elif call.event in gates and now[call.event].http != call.http:
+                found["server"] = "is another one"
     with contextlib.suppress(ConfigError):  # there is no answer file, or none that a hook command could use
         existing = read_answer_file(places.answer_file(change.agent))
         policies = {line.name: line.policy for line in answers.events}
@@ -310,6 +338,8 @@ def installed(agent: str, *, home: Path | None = None, project: Path | None = No
             commands=known.commands | {call.event: call.command for call in calls},
             seconds=known.seconds | {call.event: call.seconds for call in calls if call.seconds},
             closed=known.closed or any(call.closed for call in calls),
+            urls=known.urls | {call.event: call.url for call in calls if call.url},
+            http=next((call.http for call in calls if call.http is not None), known.http),
         )
     return tuple(found.values())
 

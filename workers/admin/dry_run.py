@@ -6,12 +6,11 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from bus.agents import find
-from bus.chain import Evaluation, Run, evaluate
 from bus.errors import DecodeError
 from bus.events import Event, source_name
 from bus.hooks import Hook
@@ -20,18 +19,19 @@ from bus.hooksets.hook_tests import agent_with_event, event_of_type
 from bus.hooksets.hookfile import HookFile, parse_hook_file
 from bus.hooksets.in_force import HookSet, Layered, Watcher
 from bus.hooksets.layers import is_disabled
-from bus.http.client_pool import ClientPool
 from bus.ids import event_id, host_name
 from bus.outcomes import Outcome
-from bus.runners.command import CommandRunner
-from bus.runners.http import HttpRunner
 from bus.system.directories import Directories
 from bus.tools import canonical_input
 from bus.verdicts import Policy, Verdict
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
-from workers.runtime.request_hooks import RequestHooks
-from workers.runtime.rule_checks import RuleChecks
+
+if TYPE_CHECKING:  # most commands only look at the hooks in force
+    from bus.chain import Run
+    from bus.http.client_pool import ClientPool
+    from bus.runners.command import CommandRunner
+    from workers.plugins.host import PluginHost
 
 _OWN: Final = frozenset({"session", "cwd", "host", "call", "native", "parent"})
 _OPTIONS: Final = frozenset({"tool", "source"})
@@ -44,15 +44,18 @@ Judge = Callable[[Event], Awaitable[tuple[list[Hook], Verdict]]]
 """A function that returns the blocking hooks that fit an event, and their verdict."""
 
 
-async def hooks_here(connections: Connections | None, keys: Keys, places: Directories, cwd: Path) -> HookSet:
+async def hooks_here(
+    connections: Connections | None, keys: Keys, places: Directories, cwd: Path, host: str = ""
+) -> HookSet:
     """The hooks in force for events of this host in `cwd`: the fleet's (where there is a bus), the user's, the project's.
 
-    Raises Unreachable where the server of the links cannot be asked.
+    For events of another `host` only the fleet's are known here. Raises Unreachable where the server of the links cannot
+    be asked.
     """
     watcher = Watcher.here(connections or Connections(""), keys, places)
     if connections is not None:
         await watcher.refresh(force=True)
-    return watcher.for_event(Event(type="", host=host_name(), cwd=str(cwd)))
+    return watcher.for_event(Event(type="", host=host or host_name(), cwd=str(cwd)))
 
 
 def with_plugins(found: HookSet, folders: Sequence[Path], owner: str | None = None) -> HookSet:
@@ -95,20 +98,21 @@ def made_event(kind: str, *, source: str, tool: str, values: Sequence[str], cwd:
         raise DecodeError(f"an event cannot have these values: {error}") from error
 
 
-def read_event(raw: bytes, *, source: str, kind: str = "", cwd: Path) -> Event:
+def read_event(raw: bytes, *, source: str, kind: str = "", cwd: Path, host: str = "") -> Event:
     """The event in a file: a canonical event, or an agent's own payload if `source` is given (`kind`: its native name).
 
-    It gets a new id, and this host and `cwd` if it has none. Raises DecodeError.
+    It gets a new id, and `host` (by default this one) and `cwd` if it has none. Raises DecodeError.
     """
-    event = find(source_name(source)).read(kind, raw, host=host_name())
-    return msgspec.structs.replace(event, id=event_id(), host=event.host or host_name(), cwd=event.cwd or str(cwd))
+    here = host or host_name()
+    event = find(source_name(source)).read(kind, raw, host=here)
+    return msgspec.structs.replace(event, id=event_id(), host=event.host or here, cwd=event.cwd or str(cwd))
 
 
 def payload_source(raw: bytes) -> str:
     """The agent that a payload is of, by the name of its event; `generic` for a canonical event and where nothing tells."""
     try:
         value_read = json.loads(raw)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "generic"
     if not isinstance(value_read, dict) or "type" in value_read:
         return "generic"
@@ -170,11 +174,18 @@ async def try_event(
 @asynccontextmanager
 async def open_judge(hooks: HookSet, *, effects: bool, seconds: float, policy: Policy) -> AsyncIterator[Judge]:
     """A context with a function that evaluates these hooks for an event; the processes that it starts end with the context."""
-    commands = CommandRunner()
+    from bus.chain import Evaluation, evaluate
+    from bus.http.client_pool import ClientPool
+    from bus.runners.command import CommandRunner
+    from workers.plugins.host import PluginHost
+    from workers.runtime.request_hooks import RequestHooks
+    from workers.runtime.rule_checks import RuleChecks
+
+    commands, plugins = CommandRunner(), PluginHost(lambda _event: hooks, host_name())
     async with ClientPool() as clients, RuleChecks() as checks:
 
         async def judge(event: Event) -> tuple[list[Hook], Verdict]:
-            request_hooks = RequestHooks(hooks, _runner(clients, commands, hooks, effects=effects))
+            request_hooks = RequestHooks(hooks, _runner(clients, commands, plugins, hooks, effects=effects))
             request_hooks.wait_for(checks, seconds)
             fitting = await request_hooks.fitting(event)
             verdict = await evaluate(
@@ -196,12 +207,20 @@ async def open_judge(hooks: HookSet, *, effects: bool, seconds: float, policy: P
             yield judge
         finally:
             await commands.end_background()
+            await plugins.close()
 
 
-def _runner(clients: ClientPool, commands: CommandRunner, hooks: HookSet, *, effects: bool) -> Run:
+_NAMES: Final = {"command": "the command", "http": "the request", "plugin": "the plugin"}
+
+
+def _runner(clients: ClientPool, commands: CommandRunner, plugins: PluginHost, hooks: HookSet, *, effects: bool) -> Run:
+    from bus.runners.http import HttpRunner
+
     async def run(hook: Hook, event: Event, seconds: float) -> Outcome:
         if not effects:
-            return Outcome(output=f"not run: --run runs {'the command' if hook.kind == 'command' else 'the request'}")
+            return Outcome(output=f"not run: --run runs {_NAMES[hook.kind]}")
+        if hook.kind == "plugin":
+            return await plugins.run(hook, event, seconds)
         if hook.kind == "command":
             return await commands.run(hook, event, seconds)
         return await HttpRunner(clients.get(hooks.network, hooks.proxy)).run(hook, event, seconds)

@@ -147,7 +147,7 @@ def set_with(file: HookFile, entry: Entry, allow: str = "") -> HookFile:
     """The published set with one more endpoint."""
     new = _read(entry, ids_of(file))
     network = (*file.network_allow, allow) if allow and allow not in file.network_allow else file.network_allow
-    return replace(file, endpoints=(*file.endpoints, new), network_allow=network).sealed()
+    return replace(file, endpoints=(*file.endpoints, new), network_allow=network).with_digest()
 
 
 def set_changed(file: HookFile, name: str, change: Change) -> HookFile:
@@ -164,13 +164,15 @@ def set_changed(file: HookFile, name: str, change: Change) -> HookFile:
     if "old_secrets" in hidden:
         hidden["old_secrets"] = msgspec.convert(hidden["old_secrets"], tuple[OldSecret, ...])
     new = msgspec.structs.replace(new, **hidden)
-    return replace(file, endpoints=tuple(new if endpoint is old else endpoint for endpoint in file.endpoints)).sealed()
+    return replace(
+        file, endpoints=tuple(new if endpoint is old else endpoint for endpoint in file.endpoints)
+    ).with_digest()
 
 
 def set_without(file: HookFile, name: str) -> HookFile:
     """The published set with one endpoint removed."""
     old = _published(file, name)
-    return replace(file, endpoints=tuple(endpoint for endpoint in file.endpoints if endpoint is not old)).sealed()
+    return replace(file, endpoints=tuple(endpoint for endpoint in file.endpoints if endpoint is not old)).with_digest()
 
 
 def rotated(entry: Entry, secret: str, overlap: float, now: datetime) -> Entry:

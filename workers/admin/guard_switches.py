@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,9 @@ from bus.hooks import Hook, Layer
 from bus.hooksets.guards import load_pack, packs
 from bus.hooksets.hookfile import HookFile, parse_hook_file
 from workers.admin.endpoint_edit import Edited
+
+Chosen = Literal["deny", "ask", "own"]
+"""The decision that a layer sets for a pack or a rule; `own` is that of the rule itself."""
 
 
 class Switch(NamedTuple):
@@ -64,24 +67,30 @@ def is_on(guards: Mapping[str, GuardSettings], switch: Switch) -> bool:
     return not switch.rule or not {switch.rule, switch.name} & set(settings.disable)
 
 
-def set_switched(file: HookFile, switch: Switch, on: bool) -> HookFile:
-    """A published set with a pack or a rule enabled or disabled; raises ConfigError for a rule whose pack is disabled."""
-    settings = _switched(file.guards.get(switch.pack), switch, on, "the fleet's set")
+def set_switched(file: HookFile, switch: Switch, on: bool, decision: Chosen | None = None) -> HookFile:
+    """A published set with a pack or a rule enabled or disabled; raises ConfigError for a rule whose pack is disabled.
+
+    `decision` is what it decides from then on; None leaves that as it is.
+    """
+    settings = _switched(file.guards.get(switch.pack), switch, on, decision, "the fleet's set")
     guards = dict(file.guards)
     if settings is not None:
         guards[switch.pack] = settings
-    return replace(file, guards=guards).sealed()
+    return replace(file, guards=guards).with_digest()
 
 
-def file_switched(path: Path, layer: Layer, switch: Switch, on: bool) -> Edited:
-    """A hook file with a pack or a rule enabled or disabled; the rest of the text, comments too, stays as it is.
+def file_switched(path: Path, layer: Layer, switch: Switch, on: bool, decision: Chosen | None = None) -> Edited:
+    """As `set_switched` for a hook file; the rest of its text, comments too, stays as it is.
 
     The text is unchanged if it has this setting already. Raises ConfigError for a rule whose pack is disabled, and if the file
     cannot be edited.
     """
     before = read_file(path) if path.exists() else ""
     old = parse_hook_file(before, layer, file=str(path))
-    after = _text_switched(before, str(path), old.guards.get(switch.pack), switch, on)
+    settings = old.guards.get(switch.pack)
+    wanted = _switched(settings, switch, on, decision, str(path))
+    changed = wanted is not None and wanted != settings
+    after = _text_switched(before, str(path), wanted, switch, on) if wanted is not None and changed else before
     read = parse_hook_file(after, layer, file=str(path))
     known = {(candidate.path, candidate.message) for candidate in old.problems}
     for problem in read.problems:
@@ -90,34 +99,46 @@ def file_switched(path: Path, layer: Layer, switch: Switch, on: bool) -> Edited:
     return Edited(path, before, after, read)
 
 
-def _switched(settings: GuardSettings | None, switch: Switch, on: bool, where: str) -> GuardSettings | None:
+def _switched(
+    settings: GuardSettings | None, switch: Switch, on: bool, decision: Chosen | None, where: str
+) -> GuardSettings | None:
     """The settings after the change; None for disabling a pack that has no settings."""
     if not switch.rule:
-        if settings is None:
-            return GuardSettings() if on else None
-        return msgspec.structs.replace(settings, enabled=on)
+        if settings is None and not on:
+            return None
+        return _decided(msgspec.structs.replace(settings or GuardSettings(), enabled=on), switch, decision)
     if settings is None or not settings.enabled:
         raise ConfigError(
             f"the pack {switch.pack!r} is not enabled in {where}, so its rules cannot be enabled or disabled there",
             hint=f"`fleethook guards enable {switch.pack}` enables it; `fleethook guards list` shows what is enabled where",
         )
     rest = tuple(candidate for candidate in settings.disable if candidate not in (switch.rule, switch.name))
-    return msgspec.structs.replace(settings, disable=rest if on else (*rest, switch.rule))
+    changed = msgspec.structs.replace(settings, disable=rest if on else (*rest, switch.rule))
+    return _decided(changed, switch, decision)
 
 
-def _text_switched(text: str, file: str, settings: GuardSettings | None, switch: Switch, on: bool) -> str:
-    wanted = _switched(settings, switch, on, file)
-    if wanted is None or wanted == settings:
-        return text
+def _decided(settings: GuardSettings, switch: Switch, decision: Chosen | None) -> GuardSettings:
+    if decision is None:
+        return settings
+    if not switch.rule:
+        return msgspec.structs.replace(settings, decision=None if decision == "own" else decision)
+    decisions = {name: one for name, one in settings.decisions.items() if name not in (switch.rule, switch.name)}
+    if decision != "own":
+        decisions[switch.rule] = decision
+    return msgspec.structs.replace(settings, decisions=decisions)
+
+
+def _text_switched(text: str, file: str, wanted: GuardSettings, switch: Switch, on: bool) -> str:
     whole = loads(text, file=file).value
     document: dict[str, Any] = whole if isinstance(whole, dict) else {}
     guards = document.get("guards")
     raw = guards.get(switch.pack) if isinstance(guards, dict) else None
     listed = raw.get("disable") if isinstance(raw, dict) and switch.rule else None
-    if isinstance(listed, list) and wanted.disable:
-        return _item_switched(text, file, listed, switch, on)
+    if isinstance(listed, list) and wanted.disable and list(wanted.disable) != listed:
+        text = _item_switched(text, file, listed, switch, on)
+        raw = {**raw, "disable": list(wanted.disable)} if isinstance(raw, dict) else raw
     if isinstance(raw, dict) and (mapping := _mapping(raw, wanted)):
-        return with_values(text, file, ("guards", switch.pack), mapping)
+        return text if mapping == raw else with_values(text, file, ("guards", switch.pack), mapping)
     value: Any = wanted.enabled if _is_plain(wanted) else msgspec.json.decode(msgspec.json.encode(wanted))
     if isinstance(guards, dict):
         return with_values(text, file, ("guards",), {**guards, switch.pack: value})
@@ -142,9 +163,12 @@ def _mapping(raw: dict[str, Any], wanted: GuardSettings) -> dict[str, Any]:
     changed = dict(raw)
     if changed.get("enabled", True) != wanted.enabled:
         changed["enabled"] = wanted.enabled
-    changed["disable"] = list(wanted.disable)
-    if not wanted.disable:
-        del changed["disable"]
+    for key in ("disable", "decision", "decisions"):
+        value = getattr(wanted, key)
+        if value:
+            changed[key] = list(value) if key == "disable" else value
+        else:
+            changed.pop(key, None)
     return changed
 
 

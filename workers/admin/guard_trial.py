@@ -13,8 +13,8 @@ from bus.events import Event
 from bus.hooks import Hook
 from bus.hooksets.guards.corpus import CorpusLine, Judged
 from bus.hooksets.in_force import HookSet, Layered
+from bus.matching.checker_messages import answer_rule
 from bus.matching.disk import full_disk
-from bus.matching.questions import answer_rule
 from bus.outcomes import Outcome
 from bus.runners.rule import rule_outcome
 
@@ -49,6 +49,7 @@ class _Judging:
     def __init__(self) -> None:
         self.disk = full_disk()
         self.seconds = 0.0
+        """The time that finding and judging the rules has taken."""
 
     async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:  # noqa: ARG002  (it never waits)
         """The outcome of one rule."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from typing import Final
 
+from bus.lazy.regex import lazy_regex
 from bus.secrets.redaction import redact_text
-from workers.admin.hook_tests import HookTestResult
+from workers.admin.hook_test_runs import HookTestResult
 
-_NOT_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_XML: Final = lazy_regex(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML cannot hold, escaped or not."""
 
 

@@ -14,10 +14,11 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from bus.errors import FleethookError
-from bus.system.calling_agent import CallingAgent, calling_agent
+from bus.system.calling_agent import CallingAgent, calling_agent, user_homes
 
 TEST_VARIABLE: Final = "FLEETHOOK_TEST_CONFIRMS"
-"""For tests: `1` counts as a person's confirmation, but only if all folders and the server are in a temporary folder."""
+"""For tests: `1` counts as a person's confirmation, but only if all folders and the server are in a temporary folder and
+outside the user's home."""
 
 WORD: Final = "confirm"
 WAIT_SECONDS: Final = 120.0
@@ -56,12 +57,15 @@ def _is_test(environ: Mapping[str, str], touched: Iterable[Path], server: str) -
     parts = urlsplit(server)
     if server and parts.scheme != "unix":
         return False
-    return all(_is_temporary(path) for path in (home, *map(str, touched), *([parts.path] if server else [])))
+    temporary = [os.path.realpath(folder) for folder in _TEMPORARY]
+    # In containers and in CI a user's home can be in a temporary folder, or be one (HOME=/tmp), which takes nothing away.
+    homes = [real for real in map(os.path.realpath, user_homes()) if _is_below(real, temporary)]
+    paths = map(os.path.realpath, (home, *map(str, touched), *([parts.path] if server else [])))
+    return all(_is_below(path, temporary) and path not in homes and not _is_below(path, homes) for path in paths)
 
 
-def _is_temporary(path: str) -> bool:
-    real = os.path.realpath(path)
-    return any(real.startswith(f"{os.path.realpath(folder)}/") for folder in _TEMPORARY)
+def _is_below(path: str, folders: Iterable[str]) -> bool:
+    return any(path.startswith(f"{folder}/") for folder in folders)
 
 
 def _confirmed(command: str, agent: CallingAgent) -> bool:

@@ -45,9 +45,8 @@ def plugins(layers: Iterable[Layered]) -> list[Listed]:
                 plugin for imported in contents.file.imports for plugin in _of(imported, contents.file, contents.layer)
             ]
         else:
-            counted = Counter(
-                (hook.plugin, hook.dialect) for hook in contents.file.hooks if hook.plugin and hook.enabled
-            )
+            hooks = [hook for hook in contents.file.hooks if hook.plugin and hook.enabled and hook.handler is None]
+            counted = Counter((hook.plugin, hook.dialect) for hook in hooks)
             found += [
                 Listed(name=name, dialect=dialect, layer=contents.layer, hooks=count)
                 for (name, dialect), count in counted.items()
@@ -71,8 +70,6 @@ def _of(imported: Imported, file: HookFile, layer: str) -> Iterator[Listed]:
                 )
         elif dialect in {"claude", "ion"}:
             yield from _folders(path, counted, imported, layer)
-        elif dialect == "gobby":
-            yield from _gobby(imported, layer)
     except ConfigError as error:
         yield Listed(
             name=path.name, enabled=False, problem=str(error), origin=imported.origin, dialect=dialect, layer=layer
@@ -105,12 +102,3 @@ def _folders(path: Path, counted: Counter[str], imported: Imported, layer: str) 
             mcp_servers=tuple(server.name for server in contents.mcp_servers),
             problem="; ".join(more),
         )
-
-
-def _gobby(imported: Imported, layer: str) -> Iterator[Listed]:
-    """Gobby's Python plugins: their section is kept, but they do not run."""
-    section = imported.sections.get("plugins")
-    named = section.get("plugins") if isinstance(section, dict) else None
-    for name in named if isinstance(named, dict) else ():
-        why = "Fleethook does not run Gobby's Python plugins yet"
-        yield Listed(name=str(name), dialect="gobby", layer=layer, enabled=False, origin=imported.path, problem=why)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from bus.errors import FleethookError, SignatureError
 from bus.http import signing
 from bus.http.address_policy import parse_target, policy
-from bus.http.client import Reply, WebhookClient
+from bus.http.webhook_client import Reply, WebhookClient
 
 if TYPE_CHECKING:
     from aiohttp import web  # importing it takes 200 ms, so only a listener does

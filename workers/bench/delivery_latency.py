@@ -10,18 +10,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final, NamedTuple
 
-from bus.client import Bus
 from bus.errors import FleethookError
 from bus.events import Event
 from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
 from bus.http.signing import generate_secret
-from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.bench.bare import GROUP, bare_client
 from workers.bench.placing import on_one_core, server_pid
 from workers.bench.request import process
 from workers.bench.rounds import Figure, Sizes, figure
+from workers.bench.server import bench_bus, bench_connections
 from workers.bench.sinks import Sinks, open_sink
 
 PER_SECOND: Final = 500
@@ -122,7 +121,7 @@ async def delivering(
     url: str, sink: Sinks, namespace: str, urls: Sequence[str], healthy: Sequence[int]
 ) -> AsyncIterator[Send]:
     """Start a dispatcher and a carrier with an endpoint at each of `urls`; once the healthy ones answer, yields a Publish."""
-    keys, connections, secret = Keys(namespace), Connections(url), generate_secret()
+    keys, connections, secret = Keys(namespace), bench_connections(url), generate_secret()
     lines = "\n".join(
         f"  - {{id: e{n}, events: ['bench:e{n}'], secret: '{secret}', url: '{one}'}}" for n, one in enumerate(urls)
     )
@@ -135,7 +134,7 @@ async def delivering(
             process(
                 url, *carrier, namespace=namespace, at_once=True
             ),  # a clean end would wait for the silent receivers
-            Bus(url, namespace=namespace) as bus,
+            bench_bus(url, namespace) as bus,
         ):
 
             def send(mark: int, lane: int) -> Awaitable[object]:

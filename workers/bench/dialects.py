@@ -20,17 +20,18 @@ from bus.wire.streams import checked
 from workers.bench.placing import on_one_core, server_pid
 from workers.bench.request import RULE, process
 from workers.bench.rounds import Figure, Sizes, figure
+from workers.bench.server import bench_connections
 
-MOST_MORE_US: Final = 60.0
-"""How many microseconds the slowest dialect may take beyond the generic one."""
+MOST_EXTRA_US: Final = 60.0
+"""The most microseconds that the slowest dialect may take in addition to the generic one."""
 
 
 def payload(agent: str, native: str) -> bytes:
-    """A payload of about 1 KB for a shell call, with the fields of all dialects: each dialect reads its fields.
+    """A payload of about 1 KB for a shell call. It has the fields of all dialects, and each dialect reads its own.
 
-    Its id is one of them: whatever the agent, the same call that comes twice is kept and answered once.
+    It also has a call id for each dialect, because the bus answers the same call only once.
     """
-    said = {"command": "ls -la", "description": "d" * 700}
+    tool_input = {"command": "ls -la", "description": "d" * 700}
     tool, call = tool_for(agent, "bash"), event_id()
     return json.dumps(
         {
@@ -44,9 +45,9 @@ def payload(agent: str, native: str) -> bytes:
             "tool": tool,
             "tool_name": tool,
             "toolName": tool,
-            "tool_input": said,
-            "toolArgs": said,
-            "input": said,
+            "tool_input": tool_input,
+            "toolArgs": tool_input,
+            "input": tool_input,
             "tool_info": {"command_line": "ls -la", "cwd": "/srv"},
             "tool_use_id": call,
             "call": call,
@@ -55,8 +56,8 @@ def payload(agent: str, native: str) -> bytes:
 
 
 async def dialect_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
-    """The median of each dialect beside that of the generic one, measured in turn; the figure is that of the slowest."""
-    keys, connections = Keys("bench"), Connections(url)
+    """The figure of the slowest dialect. Each dialect is measured in turn with the generic one, and medians are compared."""
+    keys, connections = Keys("bench"), bench_connections(url)
     await apply(connections, keys, parse_hook_file(RULE, "fleet"))
     events = {
         agent: next((name for name, can in find(agent).capabilities.items() if can.type in PRE_TOOL), "")
@@ -84,8 +85,8 @@ async def dialect_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
             "us",
             series[heaviest],
             generic,
-            bar=1 + MOST_MORE_US / base,
-            note=f"{heaviest}; all on one core; the bar is {MOST_MORE_US:.0f} us more",
+            bar=1 + MOST_EXTRA_US / base,
+            note=f"{heaviest}; all on one core; the bar is {MOST_EXTRA_US:.0f} us more",
         )
     ]
 

@@ -1,20 +1,23 @@
-"""The time of the default guards for one command line, compared with parsing the same line and with a bar of 50 microseconds.
+"""The time of the default guards for one command line, beside parsing or splitting the same line, and beside 50 microseconds.
 
 No line of the held-out corpus (`tests/corpora/README.md`) is shown, only the medians.
 """
 
 from __future__ import annotations
 
+import shlex
 import statistics
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from bus.config.file_types import GuardSettings
 from bus.config.hook_file_value import HookFile
 from bus.events import Event
-from bus.hooksets.guards import DEFAULT_PACKS, load_pack
+from bus.hooksets.guards import DEFAULT_PACKS, load_pack, packs
 from bus.hooksets.guards.corpus import CorpusLine, read_corpus
 from bus.hooksets.in_force import HookSet, Layered
 from bus.matching.disk import full_disk
@@ -25,19 +28,25 @@ from bus.tool_arguments import command_of
 from workers.bench.rounds import Figure, Sizes, figure
 from workers.runtime.process import collect_garbage_seldom
 
+_T = TypeVar("_T")
 _CORPORA: Final = Path(__file__).parents[2] / "tests" / "corpora"
 _PARSING: Final = "tree-sitter parsing the same lines"
+_SPLITTING: Final = "shlex.split of the same lines"
+"""A baseline in Python: how fast the machine runs Python at that moment changes both sides alike."""
 _BAR: Final = 50.0
 """The most microseconds that reading and judging a line may take at the median (X-09)."""
 _BAR_NAME: Final = "the bar of 50 µs"
+_ALL_BAR: Final = 100.0
+"""The most microseconds that all packs together may take at the median."""
+_ALL_BAR_NAME: Final = "the bar of 100 µs"
 
 
 async def guard_figures(_url: str, rounds: int, sizes: Sizes) -> list[Figure]:
-    """Median microseconds to read a line for the first time, to judge it by the default packs, and for both together."""
-    hooks = HookSet([Layered("fleet", "1", HookFile(guards={name: GuardSettings() for name in DEFAULT_PACKS}))])
-    for hook in hooks.hooks.values():
-        if hook.rule is not None:
-            check_rule(hook.rule)  # compiles it now, as an evaluator has done after its first minute
+    """Median microseconds to read a line for the first time, to judge it by the default packs, and for both together.
+
+    Then for both together by all packs.
+    """
+    hooks = _compiled(DEFAULT_PACKS)
     collect_garbage_seldom()  # as an evaluator does
     parse, read, whole = _rounds(
         hooks, _harmless(_pack_tests() if _is_installed() else _corpus("development")), rounds, sizes
@@ -49,9 +58,23 @@ async def guard_figures(_url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     if not _is_installed():
         lines = _corpus("held-out")
         for name, some in (("a harmless held-out line", _harmless(lines)), ("any held-out line", _shell_lines(lines))):
-            taken = _guarding_rounds(hooks, some, rounds, sizes)
+            taken, split = _guarding_rounds(hooks, some, rounds, sizes)
             figures.append(figure(f"guards, {name} at the median", _BAR_NAME, "µs", taken, [_BAR] * rounds, bar=1.0))
+            figures.append(figure(f"guards, {name} beside splitting it", _SPLITTING, "µs", taken, split))
+        taken, split = _guarding_rounds(_compiled(packs()), _shell_lines(lines), rounds, sizes)
+        name, bar = "guards, any held-out line by all packs", [_ALL_BAR] * rounds
+        figures.append(figure(f"{name} at the median", _ALL_BAR_NAME, "µs", taken, bar, bar=1.0))
+        figures.append(figure(f"{name} beside splitting it", _SPLITTING, "µs", taken, split))
     return figures
+
+
+def _compiled(names: Iterable[str]) -> HookSet:
+    """The rules of these packs, compiled, as an evaluator has them after its first minute."""
+    hooks = HookSet([Layered("fleet", "1", HookFile(guards={name: GuardSettings() for name in names}))])
+    for hook in hooks.hooks.values():
+        if hook.rule is not None:
+            check_rule(hook.rule)
+    return hooks
 
 
 def _is_installed() -> bool:
@@ -84,20 +107,31 @@ def _shell_lines(lines: Iterable[CorpusLine]) -> list[Event]:
     )
 
 
-def _guarding_rounds(hooks: HookSet, events: Sequence[Event], rounds: int, sizes: Sizes) -> Sequence[float]:
-    """By round, the median microseconds to read and judge a line, with no other work between the lines."""
+def _guarding_rounds(
+    hooks: HookSet, events: Sequence[Event], rounds: int, sizes: Sizes
+) -> tuple[Sequence[float], Sequence[float]]:
+    """By round, the median microseconds to read and judge a line, and those to split it, in passes of their own in turn."""
+    lines = [event.input["command"] for event in events]
     for _ in range(sizes.warm_ups):
-        _guarding_round(hooks, events)
-    return [_guarding_round(hooks, events) for _ in range(rounds)]
+        _median_of(partial(_judge, hooks), events)
+    taken = [(_median_of(partial(_judge, hooks), events), _median_of(_split, lines)) for _ in range(rounds)]
+    ours, theirs = zip(*taken, strict=True)
+    return ours, theirs
 
 
-def _guarding_round(hooks: HookSet, events: Sequence[Event]) -> float:
+def _median_of(work: Callable[[_T], object], items: Iterable[_T]) -> float:
+    """The median microseconds of the work for an item, with no other work between the items."""
     taken = []
-    for event in events:  # these are far more lines than the reader's cache holds
+    for item in items:  # far more lines than the reader's cache has places for
         begin = time.perf_counter()
-        _judge(hooks, event)
+        work(item)
         taken.append(time.perf_counter() - begin)
     return statistics.median(taken) * 1e6
+
+
+def _split(line: str) -> None:
+    with suppress(ValueError):  # a quote is not closed
+        shlex.split(line)
 
 
 def _rounds(

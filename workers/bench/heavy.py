@@ -17,10 +17,10 @@ from bus.client import Bus
 from bus.errors import FleethookError
 from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
-from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.bench.request import event, process
 from workers.bench.rounds import Figure, Sizes, figure
+from workers.bench.server import bench_bus, bench_connections
 
 MOST_MS: Final = 100.0
 """The limit for the 99th percentile of the other agents, in milliseconds."""
@@ -37,9 +37,9 @@ _SLOW: Final = (
 
 async def heavy_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     """The latency and denials of the other agents, with and without the slow lines."""
-    keys, connections = Keys(_NAMESPACE), Connections(url)
+    keys, connections = Keys(_NAMESPACE), bench_connections(url)
     await apply(connections, keys, parse_hook_file("guards: {destructive-commands: true}", "fleet"))
-    bus = Bus(url, namespace=_NAMESPACE)
+    bus = bench_bus(url, _NAMESPACE)
     beside: list[float] = []
     alone: list[float] = []
     denied: list[float] = []

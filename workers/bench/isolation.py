@@ -12,7 +12,7 @@ ADDED: Final = 25.0
 """The most milliseconds that failing receivers may add to the 99th percentile of the healthy ones."""
 
 CASES: Final[dict[str, tuple[Kind, ...]]] = {
-    "one of each ill": KINDS,
+    "one of each kind": KINDS,
     f"1 of {ENDPOINTS} silent": ("silent",),
     **{f"9 of {ENDPOINTS} {kind}": (kind,) * 9 for kind in KINDS},
 }

@@ -16,11 +16,11 @@ from bus.events import Event
 from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.in_force import POLL_SECONDS
 from bus.hooksets.published import apply
-from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.bench.bare import ask, bare_client
 from workers.bench.placing import Places, on_one_core, server_pid
 from workers.bench.rounds import Figure, Sizes, alternate, figure
+from workers.bench.server import bench_bus, bench_connections
 
 IN_FLIGHT = 32
 PATIENCE = 60.0
@@ -78,9 +78,9 @@ async def process(url: str, *argv: str, namespace: str = "bench", at_once: bool 
 
 async def request_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     """Latency, throughput, the synchronous client, and 10,000 other hooks, each against its baseline."""
-    keys, connections = Keys("bench"), Connections(url)
+    keys, connections = Keys("bench"), bench_connections(url)
     await apply(connections, keys, parse_hook_file(RULE, "fleet"))
-    bare, bus, sync = bare_client(url), Bus(url, namespace="bench"), None
+    bare, bus, sync = bare_client(url), bench_bus(url, "bench"), None
     body, sent = b"b" * 1024, event()
     figures: list[Figure] = []
 
@@ -121,11 +121,11 @@ async def request_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
             figures.append(
                 figure(
                     f"request p50, {way}",
-                    "the same bare loop, placed alike",
+                    "the same bare loop, on the same cores",
                     "us",
                     one,
                     other,
-                    note="beside it: what the placement does to it",
+                    note="beside it: the effect of the placement",
                 )
             )
         places.free()
@@ -141,13 +141,15 @@ async def request_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
                 sense="at least",
             )
         )
-        sync = Bus(url, namespace="bench")
+        sync = bench_bus(url, "bench")
 
         async def ours_sync() -> float:
             return await asyncio.to_thread(_sync_latency, sync, sent, sizes.requests)
 
         faced, other_sync = await alternate(ours_sync, theirs, rounds, slices=sizes.slices, warm_ups=sizes.warm_ups)
-        figures.append(figure("request p50, synchronous face", "the same bare loop", "us", faced, other_sync, bar=2.5))
+        figures.append(
+            figure("request p50, synchronous client", "the same bare loop", "us", faced, other_sync, bar=2.5)
+        )
         few: list[float] = []
         full: list[float] = []
         sets = [parse_hook_file(text, "fleet") for text in (RULE, others(sizes.hooks))]

@@ -28,9 +28,9 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     carried: int = 4
     """Rounds of the carrier in each round: one is half a CPU-second; on a shared machine they differ by a factor of two."""
     plain: int = 50
-    """Deliveries of one round the simple way (`bench/plain.py`)."""
+    """Deliveries of one round of simple webhooks (`bench/simple_webhooks.py`)."""
     paced: int = 2_500
-    """Events of one run at a steady pace (`bench/pacing.py`)."""
+    """Events of one run at a steady pace (`bench/delivery_latency.py`)."""
     ills: int = 9
     """How many cases of failing receivers to run; the first has every kind."""
     starts: int = 3

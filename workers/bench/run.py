@@ -8,17 +8,21 @@ import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from workers.bench.backtesting import backtest_figures
 from workers.bench.delivery_latency import latency_figures
 from workers.bench.dialects import dialect_figures
 from workers.bench.gateway import gateway_figures
 from workers.bench.guarding import guard_figures
 from workers.bench.heavy import heavy_figures
+from workers.bench.held_calls import held_figures
 from workers.bench.isolation import isolation_figures
+from workers.bench.plugins import plugin_figures
 from workers.bench.request import request_figures
 from workers.bench.rounds import FULL, Figure, Sizes
 from workers.bench.server import bench_server
 from workers.bench.spawning import command_figures, shim_figures
 from workers.bench.starting import start_figures
+from workers.bench.stop_delay import stop_figures
 from workers.bench.streaming import delivery_figures, publish_figures
 
 Begin = Callable[[int], None]
@@ -35,10 +39,14 @@ PARTS: Final[dict[str, Callable[[str, int, Sizes], Awaitable[list[Figure]]]]] = 
     "dialects": dialect_figures,
     "shim": shim_figures,
     "gateway": gateway_figures,
+    "approvals": held_figures,
+    "stop": stop_figures,
     "publish": publish_figures,
     "deliveries": _deliveries,
     "isolation": isolation_figures,
     "guards": guard_figures,
+    "plugins": plugin_figures,
+    "backtest": backtest_figures,
     "heavy": heavy_figures,
     "start": lambda _url, rounds, sizes: start_figures(rounds, sizes),
 }

@@ -8,11 +8,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
-from bus.wire.connections import sync_client
+from bus.client import Bus
+from bus.wire.connections import Connections, sync_client
 from bus.wire.embedded_server import find_binary
 
-_PATIENCE = 10.0
+_PATIENCE: Final = 10.0
+"""Seconds for a connection: a busy machine ends no measurement."""
 
 
 @contextmanager
@@ -48,6 +51,16 @@ def bench_server() -> Iterator[str]:
         finally:
             process.terminate()
             process.wait()
+
+
+def bench_bus(url: str, namespace: str) -> Bus:
+    """A program's bus on the server; it waits for its connection as `bench_connections`."""
+    return Bus(url, namespace=namespace, connect=_PATIENCE)
+
+
+def bench_connections(url: str) -> Connections:
+    """Connections to the server. They wait longer to be made than a hook does: a busy machine ends no measurement."""
+    return Connections(url, connect=_PATIENCE)
 
 
 def _wait(url: str) -> None:

@@ -14,17 +14,16 @@ from pathlib import Path
 
 import msgspec
 
-from bus.client import Bus
 from bus.events import Event
 from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.in_force import POLL_SECONDS
 from bus.hooksets.published import apply
 from bus.ids import host_name
 from bus.shim.answer_file import AnswerFile, EventLine, compile_shim, hook_command, server_from_url, write_answer_file
-from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.bench.request import RULE, event, process
 from workers.bench.rounds import Figure, Sizes, alternate, figure
+from workers.bench.server import bench_bus, bench_connections
 
 COMMAND = "cat > /dev/null; exit 0"
 
@@ -49,7 +48,7 @@ client.blpop([reply], timeout=10)
 
 async def shim_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     """The hook command from spawn to exit with a verdict, against an empty interpreter; and the same with redis-py."""
-    keys, connections = Keys("bench"), Connections(url)
+    keys, connections = Keys("bench"), bench_connections(url)
     await apply(connections, keys, parse_hook_file(RULE, "fleet"))
     compile_shim()
     with tempfile.TemporaryDirectory() as folder:
@@ -110,7 +109,7 @@ def spawned(command: tuple[str, ...], extra: dict[str, str]) -> float:
 
 async def command_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     """How much longer a command hook takes than a rule hook, compared with a bare spawn of the same command and pipes."""
-    keys, connections = Keys("bench"), Connections(url)
+    keys, connections = Keys("bench"), bench_connections(url)
     hooks = f"""
 hooks:
   - {{id: rule, on: tool:pre_execute:bash, rule: {{command: [mkfs], decision: deny, reason: no}}}}
@@ -120,7 +119,7 @@ hooks:
     sent = event()
     body = json.dumps(sent.input).encode()
 
-    async with Bus(url, namespace="bench") as bus, process(url, "-m", "workers.cli", "worker", "evaluator"):
+    async with bench_bus(url, "bench") as bus, process(url, "-m", "workers.cli", "worker", "evaluator"):
         await asyncio.sleep(POLL_SECONDS)
 
         async def extra() -> float:

@@ -18,6 +18,7 @@ from bus.config.settings import Settings
 from bus.system.directories import directories
 from bus.wire.embedded_server import bus_url
 from workers.bench.rounds import Figure, Sizes, alternate, figure
+from workers.runtime.lifeline import VARIABLE, lifeline
 from workers.supervisor import running
 
 IDLE_BAR: Final = 50.0
@@ -96,21 +97,23 @@ def _up_alone_and_idle(seconds: float) -> tuple[float, float, float]:
 def _up(environment: Mapping[str, str]) -> Iterator[int]:
     """Start `fleethook up`, and yield its process id when it is ready."""
     places = directories(environment)
-    up = subprocess.Popen(
-        [sys.executable, "-m", "workers.cli", "up"],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        while (state := running(places)) is None or not state.ready:
-            if up.poll() is not None:
-                raise RuntimeError(f"up ended with {up.returncode}")
-            time.sleep(0.005)
-        yield up.pid
-    finally:
-        up.terminate()
-        up.wait()
+    with lifeline() as held:
+        up = subprocess.Popen(
+            [sys.executable, "-m", "workers.cli", "up"],
+            env={**environment, VARIABLE: str(held)},
+            pass_fds=(held,),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            while (state := running(places)) is None or not state.ready:
+                if up.poll() is not None:
+                    raise RuntimeError(f"up ended with {up.returncode}")
+                time.sleep(0.005)
+            yield up.pid
+        finally:
+            up.terminate()
+            up.wait()
 
 
 def _alone(environment: Mapping[str, str]) -> float:

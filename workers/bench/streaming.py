@@ -10,19 +10,18 @@ import time
 
 import msgspec
 
-from bus.client import Bus
 from bus.events import Event
 from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
 from bus.http.signing import generate_secret
 from bus.wire.codec import encode_event
-from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.bench.bare import bare_client
 from workers.bench.placing import on_one_core, server_pid
-from workers.bench.plain import CLIENT, plainly
 from workers.bench.request import event, process
 from workers.bench.rounds import Figure, Sizes, alternate, figure
+from workers.bench.server import bench_bus, bench_connections
+from workers.bench.simple_webhooks import CLIENT, deliver_simply
 from workers.runtime.process import fast_loop
 
 BATCH = 100
@@ -43,7 +42,7 @@ async def publish_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
         "host": "bench",
         "body": body,
     }
-    async with Bus(url, namespace="bench-publish") as bus:
+    async with bench_bus(url, "bench-publish") as bus:
         stream = bus.keys("events")
 
         async def ours() -> float:
@@ -59,7 +58,7 @@ async def publish_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
             for _ in range(sizes.published // BATCH):
                 pipeline = bare.pipeline(transaction=False)
                 for _ in range(BATCH):
-                    pipeline.xadd("bench:events", fields)  # type: ignore[arg-type]  # its map is invariant
+                    pipeline.xadd("bench:events", fields)  # type: ignore[arg-type]  # the type of its argument is invariant
                 await pipeline.execute()
             took = time.perf_counter() - start
             await bare.delete("bench:events")
@@ -76,7 +75,7 @@ async def publish_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
 
 async def delivery_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     """Deliveries per CPU-second of one carrier, compared with a raw aiohttp loop, each in a separate process."""
-    with on_one_core(await server_pid(url)):  # if the core's other hyperthread is busy, this one is slower
+    with on_one_core(await server_pid(url)):  # on two hyperthreads of one core each would slow the other down
         async with process(url, "-m", "workers.bench.streaming", "sink"):
             port = await _port(url)
             ours, theirs = await alternate(
@@ -85,7 +84,7 @@ async def delivery_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
                 sizes.carried * rounds,
                 warm_ups=sizes.warm_ups,
             )
-            plain = [await plainly(url, port, sizes.plain) for _ in range(min(rounds, 3))]
+            plain = [await deliver_simply(url, port, sizes.plain) for _ in range(min(rounds, 3))]
     note = f"{IN_FLIGHT} in flight over {ENDPOINTS} endpoints, 1 KiB, signed, attempts logged"
     what = "deliveries per CPU-second of the carrier"
     return [
@@ -100,7 +99,7 @@ async def delivery_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
             note=f"{note}; all on one core and on the workers' event loop",
         ),
         figure(
-            f"{what}, plainly",
+            f"{what}, simple way",
             f"an RQ job each, {CLIENT}, tenacity in the job",
             "/cpu-s",
             ours,
@@ -127,7 +126,7 @@ async def _carried(url: str, port: int, most: int) -> float:
     from workers.delivery.deliveries import deliveries_of, dispatch_call, now_ms, pack_fields
 
     namespace = "bench-deliver"
-    keys, connections = Keys(namespace), Connections(url)
+    keys, connections = Keys(namespace), bench_connections(url)
     secret = generate_secret()
     lines = "\n".join(
         f"  - {{id: e{n}, url: 'http://127.0.0.1:{port}/{n}', secret: '{secret}', max_in_flight: {IN_FLIGHT}}}"
@@ -138,7 +137,7 @@ async def _carried(url: str, port: int, most: int) -> float:
     in_force = HookSet([Layered("fleet", "1", file)])
     with connections.lease() as connection:
         await connection.exchange([("XGROUP", "CREATE", keys("events"), "dispatchers", "0", "MKSTREAM")])
-    async with Bus(url, namespace=namespace) as bus:
+    async with bench_bus(url, namespace) as bus:
         await bus.publish_many([event() for _ in range(most // ENDPOINTS)])
     with connections.lease() as connection:
         (reply,) = await connection.exchange(
@@ -148,12 +147,12 @@ async def _carried(url: str, port: int, most: int) -> float:
     for entry_id, flat_fields in reply[0][1]:
         pairs = iter(flat_fields)
         entry = StreamEntry(keys("events"), entry_id.decode(), dict(zip(pairs, pairs, strict=True)))
-        told: Event = read_event(read_request(entry, keys))
+        published: Event = read_event(read_request(entry, keys))
         calls.append(
             dispatch_call(
                 entry,
-                told,
-                deliveries_of(told, None, in_force, keys),
+                published,
+                deliveries_of(published, None, in_force, keys),
                 keys,
                 "dispatchers",
                 pack_fields(entry),
@@ -228,14 +227,14 @@ async def _be_carrier(url: str, namespace: str) -> None:
 
     from bus.hooksets.in_force import Watcher
     from bus.http.address_policy import policy
-    from bus.http.client import WebhookClient
+    from bus.http.webhook_client import WebhookClient
     from bus.secrets.redaction import redact_text
     from bus.secrets.references import resolve_secret
     from bus.secrets.sealing import seal
     from workers.carrier import Carrier
     from workers.runtime.process import collect_garbage_seldom
 
-    keys, connections = Keys(namespace), Connections(url)
+    keys, connections = Keys(namespace), bench_connections(url)
     watcher = Watcher(connections, keys, host="bench", user_file=None, trust_file=Path("/nonexistent"))
     await watcher.refresh(force=True)
     async with WebhookClient(policy([])) as client:

@@ -24,12 +24,25 @@ COMMANDS: Final = {
     "logs": Lazy("workers.cli.up:logs", "Show the log of the processes.", _RUN),
     "status": Lazy("workers.cli.status:status", "Show which processes are alive, and what waits.", _RUN),
     "demo": Lazy("workers.cli.demo:demo", "Play a scripted fleet through the real processes.", _RUN),
+    "open": Lazy("workers.cli.gateway.pages:open_", "Open the pages in a browser, signed in.", _RUN),
     "publish": Lazy("workers.cli.events:publish", "Announce an event (JSON); prints its id.", _SEE),
     "request": Lazy("workers.cli.events:request", "Ask for a verdict on an event (JSON); prints the verdict.", _SEE),
     "events": Lazy("workers.cli.events:events", "List, show and purge events.", _SEE),
     "tail": Lazy("workers.cli.events:tail", "Follow events as they happen.", _SEE),
     "watch": Lazy("workers.cli.watch:watch", "Watch events, sessions and endpoints on the whole terminal.", _SEE),
     "trace": Lazy("workers.cli.events:trace", "Show everything that one event caused.", _SEE),
+    "sessions": Lazy(
+        "workers.cli.hosts:sessions", "List the agents' sessions, and calls that no hook was asked about.", _SEE
+    ),
+    "inbox": Lazy("workers.cli.approvals.inbox:inbox", "List the sessions that wait for a person.", _SEE),
+    "approvals": Lazy(
+        "workers.cli.approvals:approvals", "List, show, approve and deny calls that wait for a person.", _SEE
+    ),
+    "stop": Lazy(
+        "workers.cli.fleet_control.stop:stop", "Stop all agents at once, or those that a condition names.", _SEE
+    ),
+    "resume": Lazy("workers.cli.fleet_control.stop:resume", "Let stopped agents go on.", _SEE),
+    "say": Lazy("workers.cli.fleet_control.say:say", "Send a message into running sessions.", _SEE),
     "deliveries": Lazy(
         "workers.cli.deliveries:deliveries", "List, show and retry deliveries and their attempts.", _SEE
     ),
@@ -40,12 +53,24 @@ COMMANDS: Final = {
     "listen": Lazy("workers.cli.webhooks.listen:listen", "Receive your own webhooks here: check and show them.", _SEE),
     "hooks": Lazy("workers.cli.hooks:hooks", "List, test, check, import, apply, roll back and trust hooks.", _SET),
     "guards": Lazy("workers.cli.guards:guards", "List, show, enable, disable and test guard packs and rules.", _SET),
-    "plugins": Lazy("workers.cli.hooks.plugins:plugins", "List the plugins in hook files.", _SET),
-    "hosts": Lazy("workers.cli.hosts:hosts", "List the hosts that have hooks of their own, and forget one.", _SET),
+    "simulate": Lazy(
+        "workers.cli.simulation.simulate:simulate",
+        "Show what the hooks would say to one event, and start nothing.",
+        _SET,
+    ),
+    "backtest": Lazy(
+        "workers.cli.simulation.backtest:backtest", "Show what hooks would have changed about recorded events.", _SET
+    ),
+    "suggest": Lazy(
+        "workers.cli.simulation.suggest:suggest", "Suggest narrow changes of rules from past answers.", _SET
+    ),
+    "plugins": Lazy("workers.cli.plugins:plugins", "List, show, write, enable, disable and reload plugins.", _SET),
+    "hosts": Lazy("workers.cli.hosts:hosts", "List the hosts and their agents, and forget one.", _SEE),
     "key": Lazy("workers.cli.key:key", "Copy the key of sealed secrets to another machine.", _SET),
     "tokens": Lazy(
         "workers.cli.gateway.tokens:tokens", "Create, list and revoke the tokens that gateways accept.", _SET
     ),
+    "mcp": Lazy("workers.cli.gateway.mcp:mcp", "Serve MCP on stdin and stdout: tools for agents and programs.", _SEE),
     "config": Lazy("workers.cli.config:config", "Show and check settings and files.", _SET),
     "install": Lazy("workers.cli.install:install", "Connect an agent: write its hook settings.", _SET),
     "uninstall": Lazy("workers.cli.uninstall:uninstall", "Remove an agent's hook settings again.", _SET),
@@ -107,4 +132,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         from workers.cli.completion import with_values
 
         LazyGroup.prepare = staticmethod(with_values)
+    # redis-py loads OpenTelemetry's SDK wherever it is installed, which makes each command 60 ms slower (measured on 8.1).
+    # `bus/tracing/spans.py` takes this away where traces are configured.
+    sys.modules.setdefault("opentelemetry", None)  # type: ignore[arg-type]  # so Python notes a module that is not there
     sys.exit(run_command(root, argv))

@@ -114,16 +114,18 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands from the table, without an import."""
-        if not self.lazy:
-            super().format_commands(ctx, formatter)
-            return
+        """Write the list of commands, each with its whole first sentence; a table has them without an import."""
         sections: dict[str, list[tuple[str, str]]] = {}
+        if not self.lazy:
+            rows = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+            sections["Commands"] = [
+                (name, one.get_short_help_str(10_000)) for name, one in rows if one and not one.hidden
+            ]
         for name, row in self.lazy.items():
             sections.setdefault(row.section, []).append((name, row.help))
-        for title, rows in sections.items():
+        for title, lines in sections.items():
             with formatter.section(title):
-                formatter.write_dl(rows, col_spacing=2)
+                formatter.write_dl(lines, col_spacing=2)
 
 
 @dataclass
@@ -192,10 +194,10 @@ class Context:
         """Run `work` on an event loop, with connections to the bus that are closed after it; returns its result."""
         import asyncio
 
-        from bus.wire.connections import Connections
+        from bus.wire.connections import PATIENT_CONNECT_SECONDS, Connections
 
         async def whole() -> T:
-            connections = Connections(self.url(role), connect=1.0)
+            connections = Connections(self.url(role), connect=PATIENT_CONNECT_SECONDS)
             try:
                 return await work(connections)
             finally:

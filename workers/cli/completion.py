@@ -93,6 +93,9 @@ _GROUPS: Final = {
     "events": "event",
     "trace": "event",
     "show-input": "event",
+    "approve": "held call",
+    "deny": "held call",
+    "approvals": "question",
 }
 
 
@@ -108,6 +111,8 @@ def _kind(parameter: click.Parameter, path: Sequence[str]) -> str:
             return "version"
         if path[-2:] == ["hosts", "forget"]:
             return "host"
+        if path[-2:] == ["tokens", "revoke"]:
+            return "token"
     if "--endpoint" in parameter.opts:
         return "endpoint"
     return ""
@@ -167,6 +172,22 @@ async def _hosts(connections: Connections, keys: Keys) -> list[tuple[str, str]]:
     return [(host.host, "") for host in await known_hosts(connections, keys)]
 
 
+def _questions(*states: str) -> Callable[[Connections, Keys], Any]:
+    async def look(connections: Connections, keys: Keys) -> list[tuple[str, str]]:
+        from workers.approvals.questions import Wanted, question_page
+
+        page = await question_page(connections, keys, Wanted(states=states), _MOST)
+        return [(question.id, f"{question.source} {question.summary[:60]}") for question in page.items]
+
+    return look
+
+
+async def _tokens(connections: Connections, keys: Keys) -> list[tuple[str, str]]:
+    from workers.gateway.tokens import list_tokens
+
+    return [(token.name, " ".join(token.scopes)) for token in await list_tokens(connections, keys)]
+
+
 _LOOKS: Final[dict[str, Callable[[Connections, Keys], Any]]] = {
     "event": _events,
     "delivery": _newest("recent"),
@@ -174,4 +195,7 @@ _LOOKS: Final[dict[str, Callable[[Connections, Keys], Any]]] = {
     "job": _jobs,
     "version": _versions,
     "host": _hosts,
+    "question": _questions(),
+    "held call": _questions("waiting"),
+    "token": _tokens,
 }

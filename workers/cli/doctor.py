@@ -27,9 +27,11 @@ def doctor(fleet: Context, live: bool, fix: bool, verbose: bool) -> None:
 
     With --live the proof: a canary goes the whole way of a real tool call, and has to come back denied.
     """
+    from workers.cli.fleet_control.notice import say_stops
     from workers.cli.screens.doctor import counts, show_report
 
     fleet.quiet = True
+    say_stops(fleet)
     checks = _redacted(_examine(fleet, live=live))
     fixed = _repair(fleet, checks) if fix else []
     if fixed:
@@ -103,11 +105,12 @@ def _examine(fleet: Context, *, live: bool) -> list[Check]:
 
     async def work(connections: Connections) -> list[Check]:
         from bus.ids import host_name
+        from bus.wire.connections import PATIENT_CONNECT_SECONDS
         from bus.wire.connections import Connections as Opened
         from workers.admin.doctor import canary
-        from workers.admin.doctor.server import fleet_guard_check, host_checks, server_checks
+        from workers.admin.doctor.server import coverage_check, fleet_guard_check, host_checks, server_checks
 
-        rq = Opened(settings.rq_url, connect=1.0) if settings.rq_url else connections
+        rq = Opened(settings.rq_url, connect=PATIENT_CONNECT_SECONDS) if settings.rq_url else connections
         try:
             seen = await server_checks(connections, rq, fleet.keys(), settings)
         finally:
@@ -116,6 +119,7 @@ def _examine(fleet: Context, *, live: bool) -> list[Check]:
         away = any(check.id == "server" and check.status == "fail" for check in seen)
         seen.append(await fleet_guard_check(connections, fleet.keys(), settings, places))
         seen += await host_checks(connections, fleet.keys(), settings.host or host_name(), places)
+        seen.append(await coverage_check(connections, fleet.keys()))
         seen.append(
             canary.guard_check(await canary.expected(connections, fleet.keys(), settings, places, cwd), away=away)
         )
@@ -145,13 +149,13 @@ def _examine_agent_only(
     """The checks of a machine that has only agents, made with the rights of hook commands."""
     import asyncio
 
-    from bus.wire.connections import Connections
+    from bus.wire.connections import PATIENT_CONNECT_SECONDS, Connections
     from workers.admin.agent_setup import agent_only_gateway
     from workers.admin.doctor.agent_only import agent_checks_there, fleet_checks
     from workers.admin.doctor.gateway import gateway_checks
 
     async def work() -> list[Check]:
-        connections, places = Connections(url, connect=1.0), fleet.directories()
+        connections, places = Connections(url, connect=PATIENT_CONNECT_SECONDS), fleet.directories()
         gateway = agent_only_gateway(fleet.settings(), places)
         try:
             if gateway is None:

@@ -28,7 +28,7 @@ _SAY_EVERY: Final = 20_000
 
 
 def filter_options(function: F) -> F:
-    """`--type`, `--session`, `--tool`, `--source`, `--where` and `--decision`, in the words of hooks."""
+    """`--type`, `--session`, `--tool`, `--source`, `--where`, `--trace` and `--decision`, in the words of hooks."""
     options = (
         click.option(
             "--type", "types", metavar="PATTERN", multiple=True, help="Event patterns: tool:pre_execute, tool:*."
@@ -43,6 +43,7 @@ def filter_options(function: F) -> F:
             metavar="CEL",
             help="A condition, as `when:` has it: event.tool == 'bash'.",
         ),
+        click.option("--trace", default="", metavar="ID", help="Of this W3C trace, by its id or the beginning of it."),
         click.option("--decision", type=click.Choice(_DECISIONS), help="With this decision."),
     )
     for option in reversed(options):
@@ -221,7 +222,7 @@ def show(fleet: Context, name: str) -> None:
     """Show all of one event: its input, the agent's own payload and its verdict, redacted."""
     from workers.cli.output import to_json
     from workers.records.events import find_event, record
-    from workers.records.ids import whole_event_id
+    from workers.records.id_prefixes import whole_event_id
 
     async def work(connections: Connections) -> Seen:
         whole = await whole_event_id(connections, fleet.keys(), name, on_progress=_progress(fleet))
@@ -254,7 +255,7 @@ def show(fleet: Context, name: str) -> None:
 def purge(fleet: Context, older_than: float | None, session: str | None, everything: bool, yes: bool) -> None:
     """Remove events before their retention ends, except those that are not delivered yet.
 
-    Copies that open deliveries and dead letters keep are not touched: they go with them (`fleethook dead drop`).
+    The copies that open deliveries and dead letters have of an event stay until those end (`fleethook dead drop`).
     """
     from workers.records.purge import purge_older, purge_session
 
@@ -291,8 +292,10 @@ def purge(fleet: Context, older_than: float | None, session: str | None, everyth
 @pass_fleet
 def tail(fleet: Context, /, **given: Any) -> None:
     """Follow events as they happen, one line each, until Ctrl-C; what is shown is redacted."""
+    from workers.cli.fleet_control.notice import say_stops
     from workers.records.events import event_test, follow, read_seen, record
 
+    say_stops(fleet)
     filters = _filters(given, None)
     fits = event_test(filters)
     if filters.words():
@@ -324,18 +327,21 @@ def tail(fleet: Context, /, **given: Any) -> None:
 def trace(fleet: Context, name: str) -> None:
     """Show everything that one event caused: verdict, hooks, deliveries with their attempts, events below it."""
     from workers.cli.screens.waterfall import waterfall_lines
-    from workers.records.ids import whole_event_id
-    from workers.records.trace import Trace, trace_record
+    from workers.records.id_prefixes import whole_event_id
+    from workers.records.trace import Trace
     from workers.records.trace import trace as gather
-    from workers.records.waterfall import waterfall
+    from workers.records.waterfall import timed_trace_record, waterfall
 
     async def work(connections: Connections) -> Trace:
         whole = await whole_event_id(connections, fleet.keys(), name, on_progress=_progress(fleet))
         return await gather(connections, fleet.keys(), whole, on_progress=_progress(fleet))
 
     found = fleet.run(work)
+    if fleet.json:
+        fleet.data(timed_trace_record(found))
+        return
     times = waterfall_lines(waterfall(found), fleet.plain_style, terminal_width())
-    fleet.data(trace_record(found) if fleet.json else wrapped_lines(trace_lines(fleet, found, times)))
+    fleet.data(wrapped_lines(trace_lines(fleet, found, times)))
 
 
 def _filters(given: dict[str, Any], since: float | None) -> Filter:

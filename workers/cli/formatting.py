@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from bus.errors import ConfigError
+from bus.tracing.context import trace_of
 from workers.cli.common import Context
 from workers.cli.output import Colour, printable
 from workers.runtime.wording import counted
@@ -300,6 +301,9 @@ def trace_lines(fleet: Context, found: Trace, times: Iterable[str] = ()) -> Iter
     for above in found.parents:
         yield f"{'parent':<9}{_relative(fleet, above)}"
     yield from event_lines(fleet, found.event)
+    if context := trace_of(found.event.event).trace_id:
+        url = fleet.settings().trace_url.replace("{trace}", context)
+        yield f"trace    {context}{f'  {url}' if url else ''}"
     shown = list(times)
     yield from ("", *shown, "") if shown else ()
     if found.event.verdict is not None:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from workers.cli.common import Context
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
-    from bus.hooks import Hook
     from bus.hooksets.guard_changes import GuardChange
     from bus.hooksets.hookfile import HookFile
 
 
 def report_set_change(fleet: Context, command: str, before: HookFile, after: HookFile, version: int) -> None:
     """Report which guards version `version` of the published set weakens, compared with the version before it."""
-    from bus.hooksets.guard_changes import weakened
+    from workers.admin.published_changes import guard_losses
 
-    losses = weakened(_guards(before), _guards(after))
+    losses = guard_losses(before, after)
     if losses:
         where = f"version {version}"
         report_losses(fleet, command, where, [f"{loss.guard}\n{loss.how}" for loss in losses], about=where)
@@ -26,10 +25,11 @@ def report_set_change(fleet: Context, command: str, before: HookFile, after: Hoo
 
 def report_file_change(fleet: Context, command: str, path: Path, before: HookFile, after: HookFile) -> None:
     """Report which of its guards a file that was just written weakens."""
-    from bus.hooksets.guard_changes import file_mark, weakened
+    from bus.hooksets.guard_changes import file_mark
     from bus.ids import host_name
+    from workers.admin.published_changes import guard_losses
 
-    losses = weakened(_guards(before), _guards(after))
+    losses = guard_losses(before, after)
     if losses:
         mark = file_mark(str(path), after.digest, (one.path for one in after.imports))
         lost = [f"{loss.guard}\n{loss.how}" for loss in losses]
@@ -94,9 +94,3 @@ def _keep(fleet: Context, change: GuardChange) -> bool:
         return False
     make_private(spool.parent, narrow=True)
     return append(spool, "events", fields)
-
-
-def _guards(file: HookFile) -> Mapping[str, Hook]:
-    from bus.hooksets.in_force import HookSet, Layered
-
-    return HookSet([Layered("fleet", "1", file)]).hooks

@@ -1,4 +1,4 @@
-"""`fleethook hosts`: the machines that have blocking hooks of their own, and whether their workers run."""
+"""`fleethook hosts` and `fleethook sessions`: the machines of the fleet, and the agents that report from them."""
 
 from __future__ import annotations
 
@@ -10,38 +10,60 @@ from workers.runtime.wording import counted
 
 @click.group(cls=LazyGroup)
 def hosts() -> None:
-    """List the hosts that have hooks of their own; forget one that no longer exists."""
+    """List the hosts and the agents that report from them; forget the hooks of a host that no longer exists."""
 
 
 @hosts.command("list")
 @common_options
 @pass_fleet
 def list_hosts(fleet: Context) -> None:
-    """List the hosts whose user or project files have blocking hooks, and whether their worker runs."""
+    """List the hosts: the agents that report from each, their last event and verdict, its workers, and its own blocking hooks.
+
+    UNCOVERED counts tool calls that ran without their pre-hook event, so no hook was asked; `fleethook sessions --gaps` has
+    the causes. HOOKS are blocking hooks of the user's and projects' files, which need the host's own worker.
+    """
     import msgspec
 
     from bus.hooksets.known_hosts import known_hosts
+    from bus.wire.connections import PATIENT_CONNECT_SECONDS, Connections
+    from workers.cli.fleet_control.notice import say_stops
     from workers.cli.formatting import plain, when
+    from workers.coverage.hosts import Host, HostAgent
+    from workers.coverage.hosts import hosts as read_hosts
+    from workers.records.status import read_roles
 
-    found = fleet.run(lambda connections: known_hosts(connections, fleet.keys()))
+    settings = fleet.settings()
+
+    async def read(connections: Connections) -> list[Host]:
+        rq = Connections(settings.rq_url, connect=PATIENT_CONNECT_SECONDS) if settings.rq_url else connections
+        try:
+            roles = await read_roles(connections, rq, fleet.keys(), settings)
+            live = {one.role: one.who for one in roles}
+            return await read_hosts(connections, fleet.keys(), await known_hosts(connections, fleet.keys()), live)
+        finally:
+            if rq is not connections:
+                await rq.close()
+
+    def row(host: Host, agent: HostAgent | None) -> tuple[object, ...]:
+        return (
+            plain(host.host),
+            plain(f"{agent.agent} {agent.version}".strip()) if agent is not None else "-",
+            (agent.uncovered or "-") if agent is not None else "-",
+            (agent.verdict or "-") if agent is not None else "-",
+            when(agent.last) if agent is not None else "-",
+            f"{host.hooks}{'' if host.alive else ', worker away'}" if host.hooks else "-",
+            ", ".join(sorted(host.workers)) or "-",
+        )
+
+    say_stops(fleet)
+    found = fleet.run(read)
     if fleet.json:
         fleet.data(msgspec.to_builtins(found))
     elif found:
-        fleet.table(
-            ("HOST", "WORKER", "HOOKS", "POLICIES", "LAST SAID"),
-            [
-                (
-                    plain(host_record.host),
-                    "alive" if host_record.alive else "away",
-                    host_record.hooks,
-                    ", ".join(host_record.policies) or "-",
-                    when(host_record.ms),
-                )
-                for host_record in found
-            ],
-        )
+        rows = [row(host, agent) for host in found for agent in host.agents or (None,)]
+        fleet.table(("HOST", "AGENT", "UNCOVERED", "VERDICT", "LAST EVENT", "HOOKS", "PROCESSES"), rows)
     else:
-        fleet.say("no host has recorded blocking hooks of its own")
+        fleet.say("no host has reported anything")
 
 
 @hosts.command()
@@ -92,6 +114,54 @@ def forget(fleet: Context, name: str, yes: bool) -> None:
         fleet.data(
             f"{name} is forgotten: the bus does not ask its {counted(hooks, 'hook')} until its worker runs again"
         )
+
+
+@click.command()
+@click.option("--source", metavar="AGENT", default="", help="Only sessions of one agent.")
+@click.option("--host", metavar="HOST", default="", help="Only sessions on one machine.")
+@click.option("--gaps", is_flag=True, help="Only sessions with tool calls that ran without their pre-hook event.")
+@common_options
+@pass_fleet
+def sessions(fleet: Context, source: str, host: str, gaps: bool) -> None:
+    """List the sessions of the newest 5,000 events, and how many tool calls ran without their pre-hook event.
+
+    No hook is asked about such a call. Below the list is the cause for each session, where it can be seen.
+    """
+    import msgspec
+
+    from workers.cli.formatting import plain, when
+    from workers.records.sessions import sessions as read_sessions
+
+    found = [
+        one
+        for one in fleet.run(lambda connections: read_sessions(connections, fleet.keys()))
+        if source in {"", one.source} and host in {"", one.host} and (one.uncovered or not gaps)
+    ]
+    if fleet.json:
+        fleet.data(msgspec.to_builtins(found))
+        return
+    if not found:
+        fleet.say("no session has a gap" if gaps else "no session is known")
+        return
+    fleet.table(
+        ("SESSION", "AGENT", "HOST", "UNCOVERED", "CALLS", "DENIED", "LAST EVENT"),
+        [
+            (
+                plain(one.id)[:36],
+                plain(f"{one.source} {one.version}".strip()),
+                plain(one.host),
+                one.uncovered or "-",
+                one.calls or "-",
+                one.denied or "-",
+                when(one.last),
+            )
+            for one in found
+        ],
+    )
+    for one in found:
+        for gap in one.gaps:
+            calls = "1 call" if gap.calls == 1 else f"{gap.calls} calls"
+            fleet.say(fleet.style(f"{plain(one.id)[:36]}: {calls}: {plain(gap.text)}", "yellow"))
 
 
 def record_host(fleet: Context) -> None:

@@ -52,6 +52,11 @@ class _Job(NamedTuple):
 @click.option(
     "--events", metavar="NAME,...", help="The agent's own event names, or canonical types as tool:pre_execute."
 )
+@click.option(
+    "--http",
+    is_flag=True,
+    help="Write hooks of type http, which ask the gateway without a process (claude, copilot, qwen).",
+)
 @click.option("--fail-closed", is_flag=True, help="Without a verdict, tool calls and prompts are denied.")
 @diff_option
 @dry_run_option
@@ -63,6 +68,7 @@ def install(
     agents: tuple[str, ...],
     scope: Scope,
     events: str | None,
+    http: bool,
     fail_closed: bool,
     diff: bool,
     dry_run: bool,
@@ -70,15 +76,15 @@ def install(
 ) -> None:
     """Connect agents: write their hook settings, and the answer files of their hook commands.
 
-    Without a name, every agent that is found here: claude, codex, gemini, cursor, opencode, qwen, copilot, windsurf,
-    cline. Shows what changes in which file, keeps a backup, changes nothing that is as it should be. A server of your own is
-    reached by FLEETHOOK_SHIM_URL, with the rights of the role `shim` (see `fleethook acl`); a gateway by FLEETHOOK_URL.
+    Without a name, connects every agent that is found here: claude, codex, gemini, cursor, opencode, qwen, copilot,
+    windsurf, cline. Shows which files change, keeps backups, and changes nothing that is already right. For a server of your
+    own, set FLEETHOOK_SHIM_URL with the rights of the role `shim` (see `fleethook acl`); for a gateway, FLEETHOOK_URL.
     """
     from bus.installs.plan import accept_events
     from workers.admin.agent_setup import where_is
 
     names = [name.strip() for name in events.split(",") if name.strip()] if events is not None else None
-    jobs, troubles = _jobs(fleet, dict.fromkeys(agents), scope, names, fail_closed=fail_closed)
+    jobs, troubles = _jobs(fleet, dict.fromkeys(agents), scope, names, http=http, fail_closed=fail_closed)
     needed = [job for job in jobs if job.needed]
     steps = _steps(fleet, needed)
     if not fleet.json:
@@ -131,7 +137,7 @@ def _warn_of_missing_guard(fleet: Context) -> None:
 
 
 def _jobs(
-    fleet: Context, agents: dict[str, None], scope: Scope, events: list[str] | None, *, fail_closed: bool
+    fleet: Context, agents: dict[str, None], scope: Scope, events: list[str] | None, *, http: bool, fail_closed: bool
 ) -> tuple[list[_Job], dict[str, FleethookError]]:
     """The installs of these agents, or of those that are found; a failed one does not stop the others."""
     from bus.installs import find, present
@@ -146,7 +152,7 @@ def _jobs(
     troubles: dict[str, FleethookError] = {}
     for agent in found:
         try:
-            jobs.append(_job(fleet, agent, scope, events, fail_closed=fail_closed))
+            jobs.append(_job(fleet, agent, scope, events, http=http, fail_closed=fail_closed))
         except ConfigError as error:
             if len(found) == 1:
                 raise
@@ -156,18 +162,23 @@ def _jobs(
     return jobs, troubles
 
 
-def _job(fleet: Context, agent: str, scope: Scope, events: list[str] | None, *, fail_closed: bool) -> _Job:
+def _job(fleet: Context, agent: str, scope: Scope, events: list[str] | None, *, http: bool, fail_closed: bool) -> _Job:
     from bus.installs import evidence, find
     from bus.installs.plan import diff
     from bus.system.directories import directories
     from workers.admin import agent_setup
     from workers.admin.file_changes import event_names, install_changes
+    from workers.admin.http_installs import hooks_of_settings
 
     settings, places = fleet.settings(), directories()
     closed = fail_closed or settings.on_failure == "deny"
     path = places.answer_file(agent)
     answers, warnings = agent_setup.answers_for(agent, settings, places, closed=closed)
-    plan = agent_setup.plan(agent, scope, places, closed=closed, events=events, budget=settings.budget)
+    hooks = None
+    if http:
+        hooks, more = hooks_of_settings(settings, places)
+        warnings = (*warnings, *more)
+    plan = agent_setup.plan(agent, scope, places, closed=closed, events=events, budget=settings.budget, http=hooks)
     answers = agent_setup.within_grants(answers, places, plan)
     files = install_changes(plan, scope, agent_setup.where_is())
     server, found = answers.server, evidence(find(agent), agent_setup.where_is())
@@ -185,6 +196,7 @@ def _job(fleet: Context, agent: str, scope: Scope, events: list[str] | None, *, 
         "fail_closed": closed,
         "server": f"{server.kind} {server.address}{f' {server.port}' if server.port else ''}",
         "gateway": bool(server.gateway),
+        "http": hooks.base if hooks is not None else "",
         "user": server.user,
         "warnings": [*warnings, *plan.warnings],
         "steps": list(plan.steps),
@@ -215,7 +227,10 @@ class _Step(NamedTuple):
 
 def _steps(fleet: Context, needed: list[_Job]) -> list[_Step]:
     """The steps that are left to the person after these installs, in their order."""
-    from workers.admin.agent_setup import agent_only_url
+    from bus.installs import find
+    from bus.installs.http_hooks import TOKEN
+    from workers.admin.agent_setup import agent_only_url, where_is
+    from workers.admin.http_installs import token_of
     from workers.supervisor import running
 
     settings, places = fleet.settings(), fleet.directories()
@@ -223,6 +238,10 @@ def _steps(fleet: Context, needed: list[_Job]) -> list[_Step]:
     if not settings.redis_url and not agent_only_url(settings, places) and running(places) is None:
         steps.append(_Step("Start the bus: `fleethook up --detach`"))
     steps += [_Step(text, job.plan.agent) for job in needed if job.plan.changes for text in job.plan.steps]
+    for job in needed:
+        if job.report["http"] and not token_of(program := find(job.plan.agent), where_is()):
+            text = f"Make a token, `fleethook tokens create {program.name}`, and start {program.label} with {TOKEN} set to it"
+            steps.append(_Step(text, program.name))
     agents = "the agent" if len(needed) == 1 else "each agent"
     steps.append(_Step(f"Start a new session of {agents} (one that runs has read its hooks already)"))
     steps.append(_Step("See that a dangerous call is denied: `fleethook doctor --live`"))
@@ -266,14 +285,20 @@ def _facts(jobs: list[_Job], *, diff: bool) -> Iterator[tuple[str, str]]:
 
     reports = [job.report for job in jobs]
     yield changes.answer_files_fact({report["answer_file"]: report["answer_file_state"] for report in reports})
-    for name, text_of in (("server", _server), ("without a verdict", _policy)):
+    for name, text_of in (("hooks", _kind), ("server", _server), ("without a verdict", _policy)):
         agents: dict[str, list[str]] = {}
         for report in reports:
             agents.setdefault(text_of(report), []).append(report["agent"])
         for text, those in agents.items():
+            if not text:
+                continue
             yield name, text if len(agents) == 1 else f"{', '.join(those)}: {text}"
     if not diff and any(job.plan.changes for job in jobs):
         yield "lines", "`--diff` shows each line that changes"
+
+
+def _kind(report: Mapping[str, Any]) -> str:
+    return f"of type http, to the gateway at {report['http']}" if report["http"] else ""
 
 
 def _server(report: Mapping[str, Any]) -> str:

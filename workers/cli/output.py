@@ -13,6 +13,7 @@ from typing import IO, Any, Final, Literal
 import click
 
 from bus.errors import FleethookError
+from bus.lazy.regex import lazy_regex
 
 Colour = Literal[
     "green",
@@ -27,13 +28,13 @@ Colour = Literal[
     "bright_magenta",
 ]
 
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_CONTROL: Final = lazy_regex(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Characters that could control a terminal or reverse the order of a text; line break and tab are not among them."""
 
-_COLOURED: Final = re.compile(r"\x1b\[(?:0|3[1-6]|9[0-6])m|" + _CONTROL.pattern)
+_COLOURED: Final = lazy_regex(r"\x1b\[(?:0|3[1-6]|9[0-6])m|" + _CONTROL.pattern)
 """Those characters, or one of our own colour sequences, which can neither hide nor move a text."""
 
-_COMMAND: Final = re.compile(r"`[^`\n]+`")
+_COMMAND: Final = lazy_regex(r"`[^`\n]+`")
 
 _AGENTS: Final = ("CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "CI")
 """Variables that mean that no person sits at this terminal."""

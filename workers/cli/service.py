@@ -68,7 +68,7 @@ def install(
     from workers.supervisor import import_path
 
     manager, processes = _manager(fleet, machine_wide=machine_wide, kind=kind), list(dict.fromkeys(roles)) or ["up"]
-    _check(fleet, manager, processes)
+    _check(fleet, manager, processes, only_print=only_print)
     variables = {**import_path(), **services.passed_on(os.environ)}
     if fleet.namespace:
         variables["FLEETHOOK_NAMESPACE"] = fleet.namespace
@@ -138,8 +138,11 @@ def _manager(fleet: Context, *, machine_wide: bool, kind: System | None) -> Serv
     return service_manager(fleet.directories(), machine_wide=machine_wide, kind=kind)
 
 
-def _check(fleet: Context, manager: ServiceManager, processes: list[str]) -> None:
-    """Raise an error for services that could not run: a second `up`, or services without a server to reach."""
+def _check(fleet: Context, manager: ServiceManager, processes: list[str], *, only_print: bool) -> None:
+    """Raise an error for services that could not run: services without a server to reach, or a second `up`.
+
+    The files are printed also while `up` runs, because that changes nothing.
+    """
     from bus.errors import ConfigError, ServerError
     from workers.admin.services import has_server_url, installed_services
     from workers.supervisor import running
@@ -150,7 +153,9 @@ def _check(fleet: Context, manager: ServiceManager, processes: list[str]) -> Non
             "these services need the fleet's server",
             hint="set FLEETHOOK_REDIS_URL in this shell, or redis_url in fleethook.yaml",
         )
-    already = running(fleet.directories()) if "up" in processes and not installed_services(manager) else None
+    if only_print or "up" not in processes or installed_services(manager):
+        return
+    already = running(fleet.directories())
     if already is not None:
         raise ServerError(
             f"`fleethook up` runs here already (process {already.pid}); `fleethook down` stops it, then install the service"

@@ -12,11 +12,14 @@ import click
 
 from bus.errors import Unreachable
 from workers.cli.common import CheckFailed, Context, common_options, pass_fleet
+from workers.cli.fleet_control.notice import read_stops_now, stop_notice
 from workers.cli.screens.status import GuardPack, StatusReport, show_status
 
 if TYPE_CHECKING:  # 60 ms that `status --help` does not need
     from bus.wire.connections import Connections
     from workers.delivery.endpoint_health import EndpointHealth
+    from workers.fleet_control.stops import Stop
+    from workers.plugins.figures import PluginState
     from workers.records.activity import Activity
     from workers.records.status import Status
     from workers.runtime.rejected_files import Rejection
@@ -42,8 +45,7 @@ WATCH_SECONDS = 2.0
 def status(fleet: Context, wait: float | None, watch: bool) -> None:
     """Show live processes, hooks in force, recent activity and waiting work; exit code 1 if a process does not run.
 
-    An endpoint that fails, or that a person paused, and content of a hook file that is not in force, are shown and are
-    no reason for an exit code.
+    Also shows endpoints that fail or are paused, and hook files with rejected content. They do not change the exit code.
     """
     try:
         while watch:
@@ -76,23 +78,38 @@ def _look_and_show(fleet: Context, wait: float | None, *, clear: bool = False) -
 
     rejected = rejections(fleet.directories(), Path.cwd())
     guards, endpoints, activity = _facts(fleet) if found is not None else ([], [], None)
+    stops = read_stops_now(fleet) if found is not None else []
+    plugins = _plugins(fleet) if found is not None else []
     if clear and not fleet.json and sys.stdout.isatty():
         sys.stdout.write("\x1b[H\x1b[2J")
     if fleet.json:
-        fleet.data(_record(fleet, found, here, endpoints, rejected))
+        import msgspec
+
+        fleet.data({**_record(fleet, found, here, endpoints, rejected, stops), "plugins": msgspec.to_builtins(plugins)})
     else:
-        show_status(fleet, StatusReport(found, here, tuple(guards), tuple(endpoints), activity, tuple(rejected)))
+        known = (tuple(guards), tuple(endpoints), activity, tuple(rejected))
+        show_status(fleet, StatusReport(found, here, *known, stopped=stop_notice(stops), plugins=plugins))
     return away, done
 
 
+def _plugins(fleet: Context) -> list[PluginState]:
+    """The Python plugins of every worker; empty if the server has gone away meanwhile."""
+    from workers.plugins.records import list_plugins
+
+    try:
+        return fleet.run(lambda connections: list_plugins(connections, fleet.keys()))
+    except Unreachable:
+        return []
+
+
 def _look(fleet: Context) -> tuple[Status | None, Unreachable | None]:
-    from bus.wire.connections import Connections
+    from bus.wire.connections import PATIENT_CONNECT_SECONDS, Connections
     from workers.records.status import status as read_status
 
     settings = fleet.settings()
 
     async def work(connections: Connections) -> Status:
-        rq = Connections(settings.rq_url, connect=1.0) if settings.rq_url else connections
+        rq = Connections(settings.rq_url, connect=PATIENT_CONNECT_SECONDS) if settings.rq_url else connections
         try:
             return await read_status(connections, rq, fleet.keys(), settings, fleet.directories())
         finally:
@@ -141,6 +158,7 @@ def _record(
     here: State | None,
     endpoints: Sequence[EndpointHealth],
     rejected: Sequence[Rejection],
+    stops: Sequence[Stop],
 ) -> dict[str, object]:
     """The state as `--json` gives it."""
     import msgspec
@@ -154,4 +172,4 @@ def _record(
         else {**msgspec.to_builtins(found), "endpoints": [health_record(health) for health in endpoints]}
     )
     up = None if here is None else msgspec.to_builtins(here)
-    return {**report, "rejected": msgspec.to_builtins(rejected), "up": up}
+    return {**report, "stops": msgspec.to_builtins(stops), "rejected": msgspec.to_builtins(rejected), "up": up}

@@ -42,7 +42,7 @@ class _Removal(NamedTuple):
 def uninstall(fleet: Context, agents: tuple[str, ...], purge: bool, diff: bool, dry_run: bool, yes: bool) -> None:
     """Remove Fleethook's hooks from the agents' settings; without a name, those of every agent.
 
-    A file that is unchanged since the install gets its old bytes back; from another, only our entries go.
+    A file that is unchanged since the install gets its old bytes back. From any other file only our entries are removed.
     """
     if purge:
         from workers.cli.uninstall_purge import purge as remove_everything
@@ -80,7 +80,7 @@ def _require_person(fleet: Context, needed: list[_Removal]) -> None:
 
 
 def _connected(fleet: Context) -> list[str]:
-    """The agents of which something is installed here."""
+    """The agents that Fleethook has installed something for on this machine."""
     from bus.installs.manifest import records
     from workers.admin.agent_setup import installed
 
@@ -149,6 +149,7 @@ def _remove(fleet: Context, removals: list[_Removal]) -> None:
 
 def _remove_agent(removal: _Removal, places: Directories) -> None:
     from bus.installs.manifest import undo
+    from bus.shim.main import FLAG
     from workers.admin.agent_setup import empty_spool, spool_without_agent
 
     agent, report = removal.plan.agent, removal.report
@@ -157,7 +158,8 @@ def _remove_agent(removal: _Removal, places: Directories) -> None:
     report["waiting"] = empty_spool(path, places.spool(agent))
     if report["waiting"]:
         report["spool"] = str(spool_without_agent(agent, places))
-    path.unlink(missing_ok=True)
+    for file in (path, path.with_name(path.name + FLAG)):
+        file.unlink(missing_ok=True)
     for folder in (path.parent, places.spool(agent).parent):
         with contextlib.suppress(OSError):  # another agent's file is in it, or it never was
             folder.rmdir()

@@ -10,12 +10,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
-from bus.errors import ServerError
+from bus.errors import FleethookError, ServerError
 from workers.cli import output
 from workers.cli.common import Context, common_options, pass_fleet
 from workers.cli.screens.progress import Progress
@@ -75,9 +76,11 @@ def up(
     """
     began = time.monotonic()
     from bus.system.directories import directories, make_private
+    from workers.runtime.lifeline import die_with_parent
     from workers.supervisor import Log, running
     from workers.supervisor import up as supervise
 
+    die_with_parent()
     fleet.flags |= {"evaluators": evaluators, "carriers": carriers, "chores": chores}
     settings, places = fleet.settings(), directories()
     already = running(places)
@@ -200,6 +203,7 @@ async def _reach(connections: Connections) -> None:
 def _announce(fleet: Context, places: Directories, state: State, config: tuple[Path, bool], seconds: float) -> None:
     """Show what runs now, how long the start took, and what to do next."""
     from workers.cli import version
+    from workers.cli.gateway.pages import gateway_addresses, pages_url
 
     settings, (path, created) = fleet.settings(), config
     server = _server_text(fleet, places)
@@ -213,7 +217,8 @@ def _announce(fleet: Context, places: Directories, state: State, config: tuple[P
                 "server": server,
                 "config": str(path),
                 "created": created,
-                "gateway": _gateway_addresses(places),
+                "gateway": gateway_addresses(places),
+                "pages": pages_url(fleet),
                 "processes": [{"name": child.name, "pid": child.pid} for child in state.children],
             }
         )
@@ -223,8 +228,10 @@ def _announce(fleet: Context, places: Directories, state: State, config: tuple[P
     fleet.say(f"  {'config':<11} {path}{note}")
     fleet.say(f"  {'server':<11} {server}")
     for name, count in Counter(child.name.rpartition(".")[0] for child in state.children).items():
-        addresses = _gateway_addresses(places) if name == "gateway" else []
+        addresses = gateway_addresses(places) if name == "gateway" else []
         fleet.say(f"  {name:<11} {' and '.join(addresses) or counted(count, 'process', 'processes')}")
+        for title, line in zip(("pages", ""), _pages(fleet) if name == "gateway" else (), strict=False):
+            fleet.say(f"  {title:<11} {line}")
     fleet.say(f"  {'log':<11} {places.log_dir / LOG}")
     ready = fleet.style("Ready", "green", err=True)
     installed = any(places.answer_file("any").parent.glob("[a-z]*"))
@@ -232,12 +239,24 @@ def _announce(fleet: Context, places: Directories, state: State, config: tuple[P
     fleet.say(f"{ready} in {seconds:.1f} s. Next: {following}; `fleethook down` stops everything.")
 
 
-def _gateway_addresses(places: Directories) -> list[str]:
-    """The addresses of this machine's gateway, its TCP port first; none where no gateway runs."""
+def _pages(fleet: Context) -> tuple[str, ...]:
+    """The pages' address and a note on it. A person at a terminal gets a one-time sign-in; elsewhere a log would keep it."""
+    from bus.system.calling_agent import calling_agent
+    from workers.cli.gateway.pages import one_time_address, pages_url
+
+    url = pages_url(fleet)
+    if not url:
+        return ()
+    if not sys.stderr.isatty() or calling_agent(os.environ) is not None:
+        return (url, "`fleethook open` signs a browser in")
     try:
-        return sorted(places.gateway_file.read_text("utf-8").splitlines())
-    except FileNotFoundError:
-        return []
+        with ThreadPoolExecutor(1) as thread:  # here an event loop may run
+            return (
+                thread.submit(one_time_address, fleet, url).result(),
+                "signs one browser in, once, within ten minutes",
+            )
+    except FleethookError:  # a Redis URL with the rights of a worker
+        return (url, "`fleethook open` with the admin's FLEETHOOK_REDIS_URL signs a browser in")
 
 
 def _server_text(fleet: Context, places: Directories) -> str:
@@ -269,7 +288,7 @@ def _detach(fleet: Context, places: Directories) -> State:
 def _wait_until_ready(
     fleet: Context, places: Directories, pid: int, words_of: tuple[Path, int], progress: Progress
 ) -> State:
-    """The state of the detached `up` of this pid when it is ready; `words_of` is its log and how much of it is older."""
+    """The state of the detached `up` with this pid when it is ready; `words_of` is its log and the log's length before."""
     from workers.supervisor import running
 
     path, said = words_of

@@ -1,4 +1,4 @@
-"""`fleethook watch`: a full-screen view of events, sessions, endpoints and dead letters, with keys to act on them."""
+"""`fleethook watch`: a full-screen view of events, held calls, sessions, endpoints and dead letters, with keys to act."""
 
 from __future__ import annotations
 
@@ -14,16 +14,21 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from workers.cli.common import Context, common_options, pass_fleet
-from workers.cli.screens.watch import PANELS, View, frame
+from workers.cli.formatting import short
+from workers.cli.screens.rows import short_id
+from workers.cli.screens.watch import View, frame
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.wire.connections import Connections
+    from workers.approvals.decisions import Verb
+    from workers.approvals.questions import Question
 
 _REFRESH_SECONDS: Final = 2.0
 _FRAME_SECONDS: Final = 0.1
 _FIRST_EVENTS: Final = 200
 _MOST_DEAD: Final = 100
+_MOST_QUESTIONS: Final = 100
 
 _ARROWS: Final = {"\x1b[A": "k", "\x1b[B": "j", "\x1b[Z": "shift-tab"}
 
@@ -32,10 +37,10 @@ _ARROWS: Final = {"\x1b[A": "k", "\x1b[B": "j", "\x1b[Z": "shift-tab"}
 @common_options
 @pass_fleet
 def watch(fleet: Context) -> None:
-    """Watch the fleet on the whole terminal: events as they happen, sessions, endpoints and dead letters.
+    """Watch the fleet on the whole terminal: events as they happen, held calls, sessions, endpoints and dead letters.
 
     Keys: Tab changes the list, j and k (or arrows) move, Enter opens the trace of an event, r tries a dead letter again,
-    p pauses an endpoint or lets it go on, q ends.
+    p pauses an endpoint or lets it go on, a approves a held call and d denies it (y confirms), q ends.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("watch needs a terminal; `fleethook tail` works in a pipe, with --json too")
@@ -121,20 +126,27 @@ class _Watch:
             await asyncio.sleep(_REFRESH_SECONDS)
 
     async def _look(self) -> None:
-        """Read the endpoints and dead letters again."""
+        """Read the held calls, endpoints and dead letters again."""
         from pathlib import Path
 
         from bus.ids import host_name
         from workers.admin.dry_run import hooks_here
+        from workers.approvals.questions import waiting_questions
+        from workers.cli.fleet_control.notice import stop_notice
         from workers.delivery.dead_letters import dead_letters
         from workers.delivery.deliveries import endpoint_target
         from workers.delivery.endpoint_health import list_health
+        from workers.fleet_control.stops import stops_in_force
 
         keys = self.fleet.keys()
         here = await hooks_here(self.connections, keys, self.fleet.directories(), Path.cwd())
         known = [endpoint_target(one, host_name()) for one in here.endpoints.values()]
         self.view.endpoints = await list_health(self.connections, keys, known)
         self.view.dead = await dead_letters(self.connections, keys, most=_MOST_DEAD)
+        self.view.questions = await waiting_questions(self.connections, keys, _MOST_QUESTIONS)
+        self.view.stopped = stop_notice(await stops_in_force(self.connections, keys))
+        if self.view.panel not in self.view.panels:
+            self.view.panel = "events"
 
     def _pressed(self) -> None:
         text = os.read(sys.stdin.fileno(), 1024).decode("utf-8", "replace")
@@ -145,7 +157,11 @@ class _Watch:
 
     def _press(self, key: str) -> None:
         view = self.view
-        if key in {"q", "\x1b"}:
+        if view.asked is not None:
+            (verb, question), view.asked, view.message = view.asked, None, ""
+            if key == "y":
+                self._begin(self._answer(verb, question))
+        elif key in {"q", "\x1b"}:
             if view.trace:
                 view.trace = []
             elif key == "q":
@@ -154,13 +170,18 @@ class _Watch:
             view.move(1 if key == "j" else -1)
         elif key in {"\t", "shift-tab"}:
             step = 1 if key == "\t" else -1
-            view.panel = PANELS[(PANELS.index(view.panel) + step) % len(PANELS)]
+            view.panel = view.panels[(view.panels.index(view.panel) + step) % len(view.panels)]
         elif key in {"\r", "\n"} and (event := view.selected_event()):
             self._begin(self._trace(event))
         elif key == "r" and view.panel == "dead" and (letter := view.selected_letter()):
             self._begin(self._retry(letter.id))
         elif key == "p" and view.panel == "endpoints" and (health := view.selected_endpoint()):
             self._begin(self._pause(health.target, health.endpoint, paused=health.standing == "paused"))
+
+        elif key in {"a", "d"} and view.panel == "questions" and (held := view.selected_question()):
+            verb = "approve" if key == "a" else "deny"
+            view.asked = (verb, held)
+            view.message = f"{verb} {short_id(held.id)}? y yes, any other key no: {short(held.summary, 400)}"
 
     def _begin(self, action: Coroutine[Any, Any, str]) -> None:
         task = asyncio.create_task(self._done(action))
@@ -198,6 +219,17 @@ class _Watch:
 
         done = await redrive(self.connections, self.fleet.keys(), [letter])
         return f"{counted(done, 'delivery', 'deliveries')} tried again" if done else f"{letter} cannot be tried again"
+
+    async def _answer(self, verb: Verb, question: Question) -> str:
+        from bus.system.calling_agent import calling_agent
+        from workers.approvals.decisions import answer
+        from workers.cli.approvals.texts import person_here, result_text
+
+        if calling_agent() is not None:
+            return "an agent runs this: only a person answers a held call"
+        keys = self.fleet.keys()
+        person = await person_here(self.connections, keys)
+        return result_text(question, await answer(self.connections, keys, question.id, verb, person), verb)
 
     async def _pause(self, target: str, name: str, *, paused: bool) -> str:
         from bus.system.calling_agent import calling_agent

@@ -85,7 +85,7 @@ def _probe(fleet: Context, kind: str, *, allow_outage: bool) -> None:
 def _living(fleet: Context) -> tuple[WorkerHealth, ...]:
     import asyncio
 
-    from bus.wire.connections import Connections
+    from bus.wire.connections import PATIENT_CONNECT_SECONDS, Connections
     from bus.wire.embedded_server import bus_url
     from workers.admin.worker_health import SECONDS, worker_health
 
@@ -93,7 +93,14 @@ def _living(fleet: Context) -> tuple[WorkerHealth, ...]:
     url = bus_url(settings, "worker", fleet.directories())
 
     async def ask() -> tuple[WorkerHealth, ...]:
-        connections, queues = Connections(url, connect=1.0), Connections(settings.rq_url or url, connect=1.0)
+        connections, queues = (
+            Connections(url, connect=PATIENT_CONNECT_SECONDS),
+            Connections(settings.rq_url or url, connect=PATIENT_CONNECT_SECONDS),
+        )
+        with (
+            connections.lease()
+        ):  # imports the client, which takes long on a busy machine: that is not the server's time
+            pass
         try:
             async with asyncio.timeout(SECONDS):
                 return await worker_health(connections, queues, fleet.keys(), settings)

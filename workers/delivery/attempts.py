@@ -21,18 +21,24 @@ import msgspec
 from bus.events import Event
 from bus.hooks import Endpoint, Hook
 from bus.hooksets.in_force import POLL_SECONDS, HookSet, Watcher
-from bus.http.client import Before, Reply
 from bus.http.client_pool import ClientPool
+from bus.http.webhook_client import Before, Reply
 from bus.ids import delivery_id
 from bus.pacing import BATCHED
+from bus.runners.hook_spans import hook_span
 from bus.secrets.redaction import redact_text, redact_url
+from bus.tracing.context import TraceContext, at_trace
+from bus.tracing.post_spans import note_reply, post_span
 from bus.wire.keys import Keys
 from bus.wire.streams import MOST_DELIVERIES, StreamEntry
+from workers.delivery.answer_links import AnswerLinks, LinkMaker
+from workers.delivery.background_command import run_hook
 from workers.delivery.batch_bodies import batch_body, batch_id
 from workers.delivery.breakers import FailureCounts
-from workers.delivery.command import run_hook
 from workers.delivery.deliveries import Attempt, attempt_record, now_ms
+from workers.delivery.delivery_spans import delivery_span, note_result
 from workers.delivery.event_cache import DecodedEvent, EventCache
+from workers.delivery.formats import post_url
 from workers.delivery.later_context import LateContexts
 from workers.delivery.outcome_table import judge
 from workers.delivery.responses import beginning, response_text
@@ -105,9 +111,16 @@ class Attempts:
     """Makes the attempts of one carrier."""
 
     def __init__(
-        self, carrier: str, watcher: Watcher, keys: Keys, late_contexts: LateContexts, failures: FailureCounts
+        self,
+        carrier: str,
+        watcher: Watcher,
+        keys: Keys,
+        late_contexts: LateContexts,
+        failures: FailureCounts,
+        links: LinkMaker,
     ) -> None:
         self._carrier, self._watcher, self._late_contexts, self._failures = carrier, watcher, late_contexts, failures
+        self._links = links
         self._events = EventCache(keys)
 
     async def make(self, claimed: ClaimedDelivery, clients: ClientPool, before: Before) -> AttemptResult:
@@ -119,21 +132,50 @@ class Attempts:
         try:
             if claimed.entry.delivered > MOST_DELIVERIES:
                 raise Undeliverable(f"handed out {claimed.entry.delivered} times: its carriers die")
-            event = self._events.decode(claimed.event, claimed.body, claimed.entry.stream)
-            destination, hook_set = await self._find_destination(claimed, event)
-            if isinstance(destination, Hook) and destination.http is None:
-                return await self._run_command(destination, claimed, event.event, before)
-            endpoint = destination if isinstance(destination, Endpoint) else _endpoint_of(destination)
-            request = self._prepare_request(claimed, event, endpoint)
-            headers = request_headers(
-                endpoint, request.id, request.body, int(time.time()), request.replay_of, batch=request.is_batch
-            )
-            client = clients.get(hook_set.network, hook_set.proxy)
-            reply = await client.post(endpoint.url, request.body, headers, seconds=endpoint.timeout, before=before)
-            evidence = _read_evidence(endpoint, request, reply)
-            return judge(reply, endpoint.format)._replace(schedule=schedule_of(destination), evidence=evidence)
+            events = self._decode(claimed)
+            about = [event.event for event in events]
+            with delivery_span(claimed.kind, claimed.id, claimed.hook, claimed.tries, about) as span:
+                result = await self._attempt(claimed, events, clients, before, span.context)
+                note_result(span, result)
+                return result
         except Undeliverable as error:
             return AttemptResult("dead", error.reason)
+
+    def _decode(self, claimed: ClaimedDelivery) -> list[DecodedEvent]:
+        """The event of a delivery, and those of the others in its batch."""
+        stream = claimed.entry.stream
+        event = self._events.decode(claimed.event, claimed.body, stream)
+        return [event, *(self._events.decode(each.event, each.body, stream) for each in claimed.members or ())]
+
+    async def _attempt(
+        self,
+        claimed: ClaimedDelivery,
+        events: Sequence[DecodedEvent],
+        clients: ClientPool,
+        before: Before,
+        context: TraceContext,
+    ) -> AttemptResult:
+        """The attempt itself; `context` is where it is in a trace. Raises Undeliverable, and what `make` raises."""
+        event = events[0]
+        destination, hook_set = await self._find_destination(claimed, event)
+        if isinstance(destination, Hook) and destination.http is None:
+            return await self._run_command(destination, claimed, at_trace(event.event, context), before)
+        endpoint = destination if isinstance(destination, Endpoint) else _endpoint_of(destination)
+        links = None
+        if claimed.members is None and not claimed.is_replay:
+            links = await self._links.links(event.event, endpoint)
+        request = self._prepare_request(claimed, events, endpoint, links)
+        client, url = clients.get(hook_set.network, hook_set.proxy), post_url(endpoint)
+        with post_span(url, context, claimed.tries) as span:
+            now, name = int(time.time()), request.replay_of
+            headers = request_headers(
+                endpoint, request.id, request.body, now, name, batch=request.is_batch, context=span.context
+            )
+            reply = await client.post(url, request.body, headers, seconds=endpoint.timeout, before=before)
+            note_reply(span, reply.status, reply.error)
+        evidence = _read_evidence(endpoint, request, reply)
+        outcome, reason, retry_after, signal, _, _ = judge(reply, endpoint.format)
+        return AttemptResult(outcome, reason, retry_after, signal, schedule_of(destination), evidence)
 
     async def _find_destination(self, claimed: ClaimedDelivery, event: DecodedEvent) -> tuple[Hook | Endpoint, HookSet]:
         """The hook or endpoint of a delivery, and the hook set that it is in; raises Undeliverable if it is gone.
@@ -163,21 +205,29 @@ class Attempts:
 
     async def _run_command(self, hook: Hook, claimed: ClaimedDelivery, event: Event, before: Before) -> AttemptResult:
         await before()
-        result = await run_hook(hook, event)
+        with hook_span(hook, event, hook.timeout, blocking=False) as span:
+            result = await run_hook(hook, at_trace(event, span.context))
+            span.set({"process.exit.code": result.attempt.evidence.status})
+            if result.attempt.outcome != "delivered":
+                span.fail("hook_failed")
         if not claimed.is_replay:  # the session of a replayed event went on long ago
             await self._late_contexts.keep(event, result.later)
         return result.attempt
 
-    def _prepare_request(self, claimed: ClaimedDelivery, event: DecodedEvent, endpoint: Endpoint) -> WebhookRequest:
+    def _prepare_request(
+        self,
+        claimed: ClaimedDelivery,
+        events: Sequence[DecodedEvent],
+        endpoint: Endpoint,
+        links: AnswerLinks | None,
+    ) -> WebhookRequest:
         if claimed.members is None:
             replay_of = claimed.event if claimed.is_replay else ""
-            return WebhookRequest(claimed.id, event.webhook_body(endpoint), replay_of)
+            return WebhookRequest(claimed.id, events[0].webhook_body(endpoint, links), replay_of)
         if endpoint.format not in BATCHED:
             raise Undeliverable(
                 f"endpoint {endpoint.id!r} has format {endpoint.format} now, which cannot be sent in batches"
             )
-        stream = claimed.entry.stream
-        events = [event, *(self._events.decode(member.event, member.body, stream) for member in claimed.members)]
         thin = msgspec.structs.replace(endpoint, payload="thin")
         full = [each.webhook_body(endpoint) for each in events]
         body = batch_body(endpoint.format, full, lambda: [each.webhook_body(thin) for each in events])

@@ -8,7 +8,9 @@ from typing import Final
 
 import msgspec
 
-from bus.secrets.redaction import redact_text
+from bus.errors import DecodeError
+from bus.secrets.redaction import redact_text, redact_texts
+from bus.wire.codec import decode_body
 from bus.wire.connections import Connections
 from bus.wire.keys import DEAD_MS, Keys
 from bus.wire.streams import ScriptCall, StreamEntry, call_all, checked, flat
@@ -73,7 +75,7 @@ def overdue_call(
 
 def _letter(entry: StreamEntry, stream: str, reason: str) -> list[str | bytes | int]:
     """The fields of a poison entry's dead letter."""
-    body = entry.fields.get(b"body", b"")
+    body = _payload(entry.fields.get(b"body", b""))
     # Redacted before it is kept, since a dead letter outlives the retention of the streams. Twice the length is redacted,
     # so that a secret at the cut is recognised.
     shown = redact_text(body[: 2 * CUT_BYTES].decode("utf-8", "replace"))[:CUT_BYTES]
@@ -95,6 +97,15 @@ def _letter(entry: StreamEntry, stream: str, reason: str) -> list[str | bytes | 
         "body",
         shown.encode("utf-8", "replace"),
     ]
+
+
+def _payload(body: bytes) -> bytes:
+    """An agent's own payload without the msgpack around it, whose length would hide a secret at the beginning."""
+    try:
+        payload = decode_body(body)
+    except DecodeError:
+        return body
+    return payload if isinstance(payload, bytes) else body
 
 
 async def dead_letters(
@@ -154,9 +165,7 @@ def read_letter(name: str, ms: int, fields: dict[bytes, bytes]) -> DeadLetter | 
         target=text.get("target", ""),
         attempts=int(text.get("attempts", 0)),
         stream=text.get("stream", ""),
-        type=text.get("type", ""),
-        tool=text.get("tool", ""),
-        session=text.get("session", ""),
+        **redact_texts({key: text.get(key, "") for key in ("type", "tool", "session")}),
         body=redact_text(text.get("body", "")) if "." not in name else "",
     )
 

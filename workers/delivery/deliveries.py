@@ -17,7 +17,7 @@ from bus.hooksets.in_force import HookSet
 from bus.http.timings import Phases
 from bus.ids import delivery_id
 from bus.pacing import parse_rate
-from bus.secrets.redaction import redact_text, redact_url
+from bus.secrets.redaction import redact_text, redact_texts, redact_url
 from bus.verdicts import Verdict
 from bus.wire.codec import pack, unpack
 from bus.wire.connections import Connections
@@ -189,10 +189,12 @@ def dispatch_call(
     body: bytes,
     now: int,
     host: str = "",
+    counts: str = "",
 ) -> ScriptCall:
     """The script call that acknowledges an event and writes its deliveries.
 
     `host` is the stream of the event's host, which dispatches it to the hooks that only it has; `-` on that host itself.
+    `counts` are added to the fleet's metrics (`bus/wire/counts.py`).
     """
     name = event.id if event is not None else entry.id
     texts = ("", "", "") if event is None else (event.type, event.tool, event.session)
@@ -227,6 +229,7 @@ def dispatch_call(
             host,
             HOST_EVENTS_MS,
             *kept_texts,
+            counts,
             *flat_args,
         ),
     )
@@ -339,9 +342,7 @@ def read_delivery(name: str, fields: Mapping[bytes, bytes]) -> Delivery:
         version=text("version"),
         created=number("created"),
         updated=number("updated"),
-        type=text("type"),
-        tool=text("tool"),
-        session=text("session"),
+        **redact_texts({key: text(key) for key in ("type", "tool", "session")}),
         due=number("due"),
         attempts=number("attempts"),
         redrives=number("redrives"),
@@ -350,9 +351,12 @@ def read_delivery(name: str, fields: Mapping[bytes, bytes]) -> Delivery:
     )
 
 
+_WRITE_ATTEMPT: Final = msgspec.msgpack.Encoder().encode
+
+
 def attempt_record(attempt: Attempt) -> bytes:
     """An attempt as it is stored in its delivery."""
-    return msgspec.msgpack.encode(attempt)
+    return _WRITE_ATTEMPT(attempt)
 
 
 def now_ms() -> int:

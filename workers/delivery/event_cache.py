@@ -14,7 +14,9 @@ from bus.verdicts import Verdict
 from bus.wire.codec import decode_verdict
 from bus.wire.keys import Keys
 from bus.wire.streams import StreamEntry
+from workers.delivery.answer_links import AnswerLinks
 from workers.delivery.deliveries import unpack_fields
+from workers.delivery.formats import topic_of
 from workers.delivery.results import Undeliverable
 from workers.delivery.webhook import render_body
 
@@ -33,11 +35,11 @@ class DecodedEvent:
         self.hook_set_read_at = 0.0
         self._bodies: dict[tuple[str, ...], bytes] = {}
 
-    def webhook_body(self, endpoint: Endpoint) -> bytes:
+    def webhook_body(self, endpoint: Endpoint, links: AnswerLinks | None = None) -> bytes:
         """The body that an endpoint gets; raises Undeliverable if it cannot be written."""
-        if endpoint.routing_key:  # the body contains this key, which may change at any time
-            return render_body(self.event, self.verdict, endpoint)
-        form = (endpoint.dialect, endpoint.format, endpoint.payload)
+        if endpoint.routing_key or links is not None:  # this key may change at any time, and links are for one attempt
+            return render_body(self.event, self.verdict, endpoint, links)
+        form = (endpoint.dialect, endpoint.format, endpoint.payload, topic_of(endpoint))
         body = self._bodies.get(form)
         if body is None:
             body = self._bodies[form] = render_body(self.event, self.verdict, endpoint)

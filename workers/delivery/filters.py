@@ -45,6 +45,8 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     source: str = ""
     decision: str = ""
     """A decision, or `fallback` for every answer that no hook gave."""
+    trace: str = ""
+    """The trace id of its trace context, or its beginning."""
     where: str = ""
     """A CEL condition over `event` and `verdict`; an event without the fields that it reads does not pass."""
 
@@ -67,6 +69,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
             "state": ", ".join(self.states),
             "status": self.status,
             "reason": self.reason,
+            "trace": self.trace,
             "where": self.where,
         }
         return "; ".join(f"{name} {value}" for name, value in named.items() if value)

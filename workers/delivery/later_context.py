@@ -76,6 +76,8 @@ class LateContexts:
 
     async def add_to(self, event: Event, native: str, verdict: Verdict) -> Verdict:
         """The verdict with the late context of its session, if this event can carry it and is not denied."""
+        if not self._sessions:
+            return verdict
         name = self._session_hash(event)
         can = find(event.source).capabilities.get(native)
         if name.encode() not in self._sessions or can is None or not can.context or verdict.decision == "deny":

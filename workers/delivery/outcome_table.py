@@ -11,9 +11,9 @@ from email.utils import parsedate_to_datetime
 from typing import Final, NamedTuple
 
 from bus.hooks import Format
-from bus.http.client import Reply
+from bus.http.webhook_client import Reply
 from workers.delivery.formats.service_replies import delay_in_body, reason_in_body, refusal_in_body
-from workers.delivery.results import AttemptResult, EndpointSignal, Outcome
+from workers.delivery.results import REFUSED, AttemptResult, EndpointSignal, Outcome
 from workers.delivery.retries import may_change
 
 MOST_RETRY_AFTER: Final = 86_400.0
@@ -133,7 +133,7 @@ def judge(reply: Reply, name: Format = "fleethook") -> AttemptResult:
     if row.outcome == "delivered":
         return refusal_in_body(name, reply) or AttemptResult("delivered", endpoint_signal="ok")
     if reply.error == "refused":
-        reason = f"the address policy refuses the target: {reply.detail}"
+        reason = f"{REFUSED}: {reply.detail}"
         return AttemptResult("dead", reason, endpoint_signal=row.endpoint_signal)
     if reply.error:
         return AttemptResult("retry", f"{reply.error}: {reply.detail}", endpoint_signal="failed")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from bus.http.client import Reply
-from bus.secrets.redaction import REDACTED, is_secret_name, redact_text
+from bus.http.webhook_client import Reply
+from bus.secrets.redaction import is_secret_name, redact_text
+from bus.secrets.replacements import REDACTED
 
 SHOWN: Final = 4096
 """Characters of head and body together."""

@@ -28,7 +28,7 @@ NO_EVIDENCE: Final = Evidence()
 
 
 class AttemptResult(NamedTuple):
-    """How one attempt ended."""
+    """The result of one attempt."""
 
     outcome: Outcome
     reason: str = ""
@@ -48,3 +48,19 @@ class Undeliverable(FleethookError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(reason)
+
+
+FAILURES: Final = frozenset({"timeout", "connect", "dns", "tls", "proxy", "protocol"})
+"""The kinds of failure with which the reason of an attempt without an answer begins."""
+
+REFUSED: Final = "the address policy refuses the target"
+
+
+def attempt_label(result: AttemptResult) -> str:
+    """How an attempt of a webhook ended, for metrics: a kind of failure, `blocked`, `2xx` to `5xx`, or `other`."""
+    kind = result.reason.partition(":")[0]
+    if kind in FAILURES:
+        return kind
+    if kind == REFUSED:
+        return "blocked"
+    return f"{result.evidence.status // 100}xx" if result.evidence.status else "other"

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from bus.errors import FleethookError, Unreachable
 from bus.wire.connections import Argument
 from bus.wire.consumer import Consumer
+from bus.wire.counts import field
 from bus.wire.streams import Backoff, ScriptCall, checked
 from workers.delivery.breakers import change_text
 from workers.delivery.deliveries import KEPT_ATTEMPTS
@@ -40,6 +41,14 @@ class Settlement(NamedTuple):
     reason: str
     deliveries: int = 1
     """How many deliveries it settles; more than one for a batch."""
+    counts: str = ""
+    """What it adds to the fleet's metrics (`bus/wire/counts.py`)."""
+    label: str = ""
+    """By which name its age is measured when it is delivered; empty: it is not."""
+
+    def counted(self, counts: str, label: str = "") -> Settlement:
+        """The same with counts and a name."""
+        return self._replace(counts=counts, label=field(label) if label else "")
 
 
 class SettlementWriter:
@@ -160,7 +169,7 @@ class SettlementWriter:
                 keys.prefix,
                 KEPT_ATTEMPTS,
                 *self._limits,
-                *(part for settlement in batch for part in settlement.args),
+                *(part for one in batch for part in (*one.args, one.counts, one.label)),
             ),
         )
 

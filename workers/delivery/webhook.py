@@ -16,7 +16,9 @@ from bus.ids import webhook_id
 from bus.secrets.redaction import redact_event, redact_texts
 from bus.secrets.references import recent_secret
 from bus.secrets.sealing import MissingKey
+from bus.tracing.context import NO_CONTEXT, TraceContext
 from bus.verdicts import Verdict
+from workers.delivery.answer_links import AnswerLinks
 from workers.delivery.formats import MOST_BODY, content_type, render
 from workers.delivery.results import Undeliverable
 
@@ -24,7 +26,7 @@ REPLAY_HEADER: Final = "fleethook-replay-of"
 """The header of a replay with the id of the event that it sends again. Its `webhook-id` is new; its body has the event's id."""
 
 
-def render_body(event: Event, verdict: Verdict | None, endpoint: Endpoint) -> bytes:
+def render_body(event: Event, verdict: Verdict | None, endpoint: Endpoint, links: AnswerLinks | None = None) -> bytes:
     """The body that an endpoint gets, redacted, in the form of its dialect or of its `format`.
 
     Raises Undeliverable if it cannot be written or PagerDuty's key does not exist; MissingKey as `request_headers` does.
@@ -34,7 +36,7 @@ def render_body(event: Event, verdict: Verdict | None, endpoint: Endpoint) -> by
         if dialect is not None:
             return _dialect_body(event, verdict, dialect)
         key = recent_secret(endpoint.routing_key) if endpoint.routing_key else ""
-        return render(event, verdict, endpoint, key)
+        return render(event, verdict, endpoint, key, links)
     except MissingKey:  # the delivery waits, because this machine may get the key
         raise
     except ConfigError as error:
@@ -58,16 +60,24 @@ def _dialect_body(event: Event, verdict: Verdict | None, dialect: HttpDialect) -
 
 
 def request_headers(
-    endpoint: Endpoint, delivery: str, body: bytes, now: int, replay_of: str = "", *, batch: bool = False
+    endpoint: Endpoint,
+    delivery: str,
+    body: bytes,
+    now: int,
+    replay_of: str = "",
+    *,
+    batch: bool = False,
+    context: TraceContext = NO_CONTEXT,
 ) -> dict[str, str]:
     """The headers of one attempt at `now` (seconds): the endpoint's own, and a signature if it has a secret.
 
-    `replay_of` is the event's id if the delivery replays it. The events of a `batch` have their ids in the body.
+    `replay_of` is the event's id if the delivery replays it. The events of a `batch` have their ids in the body. `context` is
+    the trace context to pass on.
 
     Raises Undeliverable if a `${VAR}` or a secret does not exist, since no later attempt would find it; MissingKey if a
     secret is sealed with a key that this machine does not have yet.
     """
-    headers = {"Content-Type": content_type(endpoint.format, batch=batch)}
+    headers = {"Content-Type": content_type(endpoint.format, batch=batch), **context.headers()}
     if replay_of:
         headers[REPLAY_HEADER] = replay_of
     try:

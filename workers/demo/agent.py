@@ -28,7 +28,7 @@ class AgentReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def act(name: str, requests: int, events: int) -> AgentReport:
-    """The agent's script: requests for verdicts on tool calls, and events with their results, in turn."""
+    """Run the agent's script: in turn, a request for a verdict on a tool call and an event with the call's result."""
     published: list[str] = []
     times: list[float] = []
     fallbacks = 0

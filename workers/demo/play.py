@@ -1,4 +1,4 @@
-"""The demo's script: five scenes, each of which checks what it shows."""
+"""The demo's script: five scenes. Each scene checks that it really happened as shown."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from bus.wire.embedded_server import bus_url, find_binary
 from bus.wire.keys import Keys
 from workers.demo.agent import AgentReport
 from workers.demo.receiver import DemoReceiver
+from workers.runtime.lifeline import VARIABLE, lifeline
 from workers.supervisor import State, running
 
 Say = Callable[[str], None]
@@ -112,7 +113,7 @@ async def play(say: Say, begin: Callable[[int], None] = lambda _: None) -> None:
                     for number, scene in enumerate((_blocked, _harmless, _background, _webhook, _killed), 2):
                         begin(number)
                         await scene(stage)
-    say("\nAll of it held, and nothing of it is left on this machine.")
+    say("\nAll five scenes passed, and the demo left nothing on this machine.")
     say("Next: `fleethook up` in one terminal, `fleethook install claude` in another.")
 
 
@@ -132,7 +133,14 @@ def _own_home(folder: Path) -> Iterator[None]:
 
 @asynccontextmanager
 async def _running(stage: DemoContext) -> AsyncIterator[None]:
-    """Start `fleethook up` as a user would, in the demo's folder."""
+    """Start `fleethook up` as a user would, in the demo's folder; it ends with this process, however that ends."""
+    with lifeline() as held:
+        async with _up(stage, held):
+            yield
+
+
+@asynccontextmanager
+async def _up(stage: DemoContext, held: int) -> AsyncIterator[None]:
     began = time.monotonic()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
     log = stage.project.parent / "up.log"
@@ -145,7 +153,8 @@ async def _running(stage: DemoContext) -> AsyncIterator[None]:
             "up",
             stdout=output,
             stderr=output,
-            env={**environment, "FLEETHOOK_HOME": str(stage.places.data.parent)},
+            env={**environment, "FLEETHOOK_HOME": str(stage.places.data.parent), VARIABLE: str(held)},
+            pass_fds=(held,),
         )
     try:
         state = await _until(lambda: _ready(stage, process), "everything is up", log)

@@ -1,75 +1,130 @@
-"""Who may call: the name that a gateway is called by, the page that calls it, and the token.
+"""Checks who may call a gateway: by the host name in the call, the origin of a page that causes it, and the token.
 
-A browser can be made to send requests to localhost. So a gateway answers only to its own names (against DNS rebinding),
-refuses requests that another page caused, and sends no CORS headers.
+A web page can make a browser send requests to localhost. So a gateway answers only to its own names (against DNS
+rebinding), refuses requests that a page of another origin caused, and sends no CORS headers.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
-from collections.abc import Collection, Sequence
-from typing import Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 
 from bus.config.settings import Settings
 from bus.errors import FleethookError
-from workers.gateway.problems import Problem
+from workers.gateway.pages.sign_ins import Credentials, Rights, SignIns
+from workers.gateway.problems import BUS_AWAY, Problem
 from workers.gateway.tokens import Scope, TokenBook
 
 LOCAL: Final = "fleethook.local"
-"""The entry of an ASGI scope that says that the call came through the unix socket, which only this user can open."""
+"""The entry of an ASGI scope for a call through the unix socket, which only this user can open."""
 
 CALLER: Final = "fleethook.caller"
 """The entry of an ASGI scope with the name of the caller's token."""
 
+RIGHTS: Final = "fleethook.rights"
+"""The entry of an ASGI scope with the caller's Rights."""
+
+REFUSED: Final = "fleethook.refused"
+"""The entry of an ASGI scope with a coroutine function that returns the problem once the caller's token has lost its right."""
+
+_RECHECK_SECONDS: Final = 1.0
+
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
 _BEARER: Final = "bearer "
 _SUBPROTOCOL: Final = "fleethook.bearer."
-_HOW: Final = "send `Authorization: Bearer TOKEN`; `fleethook tokens create NAME` makes a token"
+_PAGE_HEADER: Final = "fleethook-page"
+_PAGE_SUBPROTOCOL: Final = "fleethook.page."
+_HOW: Final = "send a token as the bearer token in the header `Authorization`; `fleethook tokens create NAME` makes one"
+"""Not the header itself: what has the form of a secret is redacted in a problem."""
 _ON_SOCKET: Final[frozenset[Scope]] = frozenset({"publish"})
-"""What a call through the unix socket may do without a token: the same as the hook commands of this user's agents."""
+"""The scopes of a call through the unix socket without a token: the rights that this user's hook commands have."""
 
 
 class Access:
     """The checks of one gateway."""
 
-    def __init__(self, settings: Settings, tokens: TokenBook) -> None:
-        self._tokens = tokens
+    def __init__(self, settings: Settings, tokens: TokenBook, sign_ins: SignIns) -> None:
+        self._tokens, self._sign_ins = tokens, sign_ins
         self._names = frozenset(
             name.lower()
-            for name in (*_LOOPBACK, bracketed(settings.gateway_host), *settings.gateway_names.split(","))
+            for name in (
+                *_LOOPBACK,
+                bracketed(settings.gateway_host),
+                *settings.gateway_names.split(","),
+                bracketed(urlsplit(settings.public_url).hostname or ""),
+            )
             if name
         )
+        self._public = _origin_of(settings.public_url)
 
-    async def check(self, request: HTTPConnection, scope: Scope | None) -> str:
-        """The name of the caller's token, or `socket`; raises Problem if the caller may not have `scope` (None: anyone)."""
+    async def check(self, request: HTTPConnection, scope: Scope | None, *, from_anywhere: bool = False) -> str:
+        """The name of the caller's token, or `socket`; raises Problem if the caller may not have `scope` (None: anyone).
+
+        `from_anywhere`: pages of other sites may lead to it.
+        """
         local = bool(request.scope.get(LOCAL))
         if not local:
             _check_host(request, self._names)
-        _check_origin(request)
+        if not from_anywhere:
+            _check_origin(request, self._public)
         if scope is None:
             return ""
         secret = _bearer(request)
         if not secret and local and scope in _ON_SOCKET:
             return "socket"
-        if not secret:
+        shown = None if secret else _page_credentials(request)
+        request.scope[REFUSED] = lambda: self._until_refused(secret, shown, scope)
+        rights = await self._rights(secret, shown, scope)
+        request.scope[RIGHTS] = rights
+        return rights.name
+
+    async def _until_refused(self, secret: str, shown: Credentials | None, scope: Scope) -> Problem:
+        """Return the problem once the caller no longer has this scope; while Redis is away it keeps it."""
+        while True:
+            await asyncio.sleep(_RECHECK_SECONDS)
+            try:
+                await self._rights(secret, shown, scope)
+            except Problem as problem:
+                if problem.status != 503:
+                    return problem
+
+    async def _rights(self, secret: str, shown: Credentials | None, scope: Scope) -> Rights:
+        if not secret and shown is None:
             raise Problem(401, "token-missing", f"this call needs a token; {_HOW}", {"WWW-Authenticate": "Bearer"})
         try:
-            token = await self._tokens.find(secret)
+            rights = await self._sign_ins.rights(shown) if shown is not None else await self._token_rights(secret)
         except FleethookError as error:
-            raise Problem(503, "bus-away", f"tokens cannot be checked: {error}", {"Retry-After": "1"}) from error
-        if token is None:
-            detail = f"this token is unknown, revoked or expired; {_HOW}"
-            raise Problem(401, "token-invalid", detail, {"WWW-Authenticate": 'Bearer error="invalid_token"'})
-        if not token.may(scope):
-            detail = f"the token {token.name!r} lacks the scope {scope!r}; it has: {', '.join(token.scopes)}"
+            raise Problem(503, BUS_AWAY, f"tokens cannot be checked: {error}", {"Retry-After": "1"}) from error
+        if rights is None:
+            what = (
+                "this sign-in has ended" if shown is not None else f"this token is unknown, revoked or expired; {_HOW}"
+            )
+            raise Problem(401, "token-invalid", what, {"WWW-Authenticate": 'Bearer error="invalid_token"'})
+        if scope not in rights.scopes:
+            detail = f"the token {rights.token!r} lacks the scope {scope!r}; it has: {', '.join(rights.scopes)}"
             raise Problem(403, "scope-missing", detail)
-        return token.name
+        return rights
+
+    async def _token_rights(self, secret: str) -> Rights | None:
+        token = await self._tokens.find(secret)
+        return None if token is None else Rights(token.name, "token", token.name, token.scopes, token.expires)
+
+
+async def until_refused(scope: Mapping[str, Any]) -> Problem:
+    """Return the problem once the caller's token has lost its right; never, if the call needed none."""
+    if REFUSED not in scope:
+        await asyncio.Event().wait()
+    problem: Problem = await scope[REFUSED]()
+    return problem
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address that a gateway listens on is reached from this machine only."""
+    """Whether only this machine can reach an address that a gateway listens on."""
     if host.lower() == "localhost":
         return True
     try:
@@ -79,7 +134,7 @@ def is_loopback(host: str) -> bool:
 
 
 def bracketed(host: str) -> str:
-    """A host as URLs and the `Host` header have it."""
+    """A host in the form of URLs and of the `Host` header: IPv6 addresses in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
@@ -96,20 +151,48 @@ def _check_host(request: HTTPConnection, names: Collection[str]) -> None:
         )
 
 
-def _check_origin(request: HTTPConnection) -> None:
-    """Refuse what a page of another origin causes; programs send neither header."""
+def _origin_of(url: str) -> str:
+    """The origin of a URL as browsers send it; empty without a URL."""
+    parts = urlsplit(url)
+    port = "" if parts.port in {None, {"http": 80, "https": 443}.get(parts.scheme)} else f":{parts.port}"
+    return f"{parts.scheme}://{bracketed(parts.hostname)}{port}".lower() if parts.hostname else ""
+
+
+def _check_origin(request: HTTPConnection, public: str) -> None:
+    """Raise Problem for a call that a page of another origin caused. Programs send neither of the two headers.
+
+    `public` is an origin of our own too.
+    """
     origin, fetch = request.headers.get("origin"), request.headers.get("sec-fetch-site", "none")
     own = f"://{request.headers.get('host', '')}"
     if fetch not in {"none", "same-origin"} or (
-        origin is not None and origin.lower() not in {f"http{own}".lower(), f"https{own}".lower()}
+        origin is not None and origin.lower() not in {f"http{own}".lower(), f"https{own}".lower(), public}
     ):
         raise Problem(403, "origin-refused", "a page of another origin may not call a gateway")
 
 
 def _bearer(request: HTTPConnection) -> str:
-    """The token of a call. The WebSocket of a browser sends no header of its own, but names subprotocols."""
+    """The token of a call. A browser's WebSocket cannot set headers, so its token is in a subprotocol's name."""
     header = request.headers.get("authorization", "")
     if header.lower().startswith(_BEARER):
         return header[len(_BEARER) :].strip()
-    offered: Sequence[str] = request.scope.get("subprotocols", ())
-    return next((name[len(_SUBPROTOCOL) :] for name in offered if name.startswith(_SUBPROTOCOL)), "")
+    return _offered(request, _SUBPROTOCOL)
+
+
+def _page_credentials(request: HTTPConnection) -> Credentials | None:
+    """What a page of this gateway shows: its browser's cookie, and its own key. None where one of them is missing."""
+    cookie = request.cookies.get(cookie_name(request), "")
+    key = request.headers.get(_PAGE_HEADER, "") or _offered(request, _PAGE_SUBPROTOCOL)
+    return Credentials(cookie, key) if cookie and key else None
+
+
+def cookie_name(request: HTTPConnection) -> str:
+    """The name of the sign-in's cookie: one for each port, because browsers share cookies among the ports of a host."""
+    _, _, port = request.headers.get("host", "").rpartition(":")
+    return f"fleethook-{port}" if port.isdigit() else "fleethook"
+
+
+def _offered(request: HTTPConnection, beginning: str) -> str:
+    """The rest of the first subprotocol that a WebSocket offers with this beginning; else empty."""
+    names: Sequence[str] = request.scope.get("subprotocols", ())
+    return next((name[len(beginning) :] for name in names if name.startswith(beginning)), "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -16,36 +16,40 @@ from starlette.websockets import WebSocket, WebSocketState
 
 from bus.errors import FleethookError
 from bus.events import Event
-from bus.hooksets.known_hosts import KnownHost
 from bus.verdicts import Verdict
+from workers.coverage.hosts import Host
 from workers.delivery.dead_letters import DeadLetter
 from workers.delivery.deliveries import Delivery
 from workers.gateway.access import CALLER, Access
-from workers.gateway.doing import Doing, Done, EndpointState, Ids, Pause
+from workers.gateway.api_page import described
+from workers.gateway.asyncapi import AsyncApi
+from workers.gateway.bodies import release
+from workers.gateway.calls.entries import Entries
+from workers.gateway.calls.event_formats import BATCH, STRUCTURED
+from workers.gateway.calls.hooks import ROUTE, Hooks
+from workers.gateway.calls.programs import Programs
+from workers.gateway.calls.trace_headers import TRACE_HEADERS
 from workers.gateway.endpoint import TEXT, Content, Endpoint, Handle
-from workers.gateway.entries import Entries
-from workers.gateway.event_formats import BATCH, STRUCTURED
 from workers.gateway.health import Health
-from workers.gateway.hooks import Hooks
 from workers.gateway.live.sse import LiveEvents
-from workers.gateway.live.websocket import LiveSocket
 from workers.gateway.metrics import Metrics
-from workers.gateway.openapi import OpenApi
+from workers.gateway.patience import Patience
 from workers.gateway.problems import Problem, problem_of
-from workers.gateway.programs import Programs
-from workers.gateway.queries import (
+from workers.gateway.records.operations import Done, EndpointState, Ids, Operations, Pause
+from workers.gateway.records.queries import (
     DeliveryQuery,
     EventQuery,
     HookQuery,
     LetterQuery,
+    ListQuery,
     LiveQuery,
     NoQuery,
     ReadyQuery,
     SessionQuery,
     WaitQuery,
 )
-from workers.gateway.reading import Reading
-from workers.gateway.record_types import (
+from workers.gateway.records.record_lists import RecordLists
+from workers.gateway.records.record_types import (
     EndpointRecord,
     EventRecord,
     HookRecord,
@@ -58,6 +62,9 @@ from workers.records.status import Role
 
 log = logging.getLogger("fleethook.gateway")
 
+Socket = Callable[[WebSocket], Awaitable[None]]
+
+_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
 _HEADERS: Final = {"X-Content-Type-Options": "nosniff"}
 
 
@@ -68,6 +75,7 @@ _EVENTS: Final = (
 _ID_HEADER: Final = ("Idempotency-Key", "The event's id: a call that is sent again gets the same answer.")
 _HOOK_HEADERS: Final = (
     _ID_HEADER,
+    *TRACE_HEADERS,
     ("Fleethook-Host", "The machine of the agent, where it is not the caller's."),
     ("Fleethook-Parent", "The id of the event whose hook made this call."),
 )
@@ -81,16 +89,19 @@ def endpoints(
     programs: Programs,
     health: Health,
     metrics: Metrics,
-    reading: Reading,
-    doing: Doing,
+    lists: RecordLists,
+    operations: Operations,
     live: LiveEvents,
+    asyncapi: AsyncApi,
     version: str,
+    more: Iterable[Endpoint] = (),
+    pages: Iterable[Endpoint] = (),
 ) -> tuple[Endpoint, ...]:
-    """Every path of a gateway."""
+    """Every path of a gateway; `more` are those of packages that make their own, `pages` those for people's browsers."""
     paths = (
         Endpoint(
             "POST",
-            "/v1/hooks/{agent}/{event}",
+            ROUTE,
             "publish",
             hooks.handle,
             (),  # JSON, text or nothing, without a media type, as the agent's protocol has it
@@ -109,7 +120,16 @@ def endpoints(
             also=(202,),
             refusals=(504,),
         ),
-        Endpoint("POST", "/v1/events", "publish", programs.publish, (Content(Sent),), body=_EVENTS, status=202),
+        Endpoint(
+            "POST",
+            "/v1/events",
+            "publish",
+            programs.publish,
+            (Content(Sent),),
+            headers=TRACE_HEADERS,
+            body=_EVENTS,
+            status=202,
+        ),
         Endpoint(
             "POST",
             "/v1/requests",
@@ -117,30 +137,31 @@ def endpoints(
             programs.ask,
             (Content(Verdict),),
             query=WaitQuery,
+            headers=TRACE_HEADERS,
             body=_EVENTS,
             refusals=(504,),
         ),
         Endpoint("GET", "/livez", None, health.live, _PLAIN),
         Endpoint("GET", "/readyz", None, health.ready, _PLAIN, query=ReadyQuery),
-        Endpoint("GET", "/metrics", "observe", metrics.scrape, _PLAIN),
-        Endpoint("GET", "/admin/metrics", "observe", metrics.scrape, _PLAIN),
-        _list("/v1/events", reading.events, EventRecord, EventQuery),
-        Endpoint("GET", "/v1/events/{id}", "observe", reading.event, (Content(TraceRecord),), query=NoQuery),
-        _list("/v1/deliveries", reading.deliveries, Delivery, DeliveryQuery),
-        _list("/v1/dead", reading.dead, DeadLetter, LetterQuery),
-        _list("/v1/hooks", reading.hooks, HookRecord),
-        _list("/v1/plugins", reading.plugins, PluginRecord),
-        _list("/v1/endpoints", reading.endpoints, EndpointRecord),
-        _list("/v1/sessions", reading.sessions, Session, SessionQuery),
-        _list("/v1/hosts", reading.hosts, KnownHost),
-        _list("/v1/workers", reading.workers, Role),
+        *metrics.endpoints(),
+        _list("/v1/events", lists.events, EventRecord, EventQuery),
+        Endpoint("GET", "/v1/events/{id}", "observe", lists.event, (Content(TraceRecord),), query=NoQuery),
+        _list("/v1/deliveries", lists.deliveries, Delivery, DeliveryQuery),
+        _list("/v1/dead", lists.dead, DeadLetter, LetterQuery),
+        _list("/v1/hooks", lists.hooks, HookRecord),
+        _list("/v1/plugins", lists.plugins, PluginRecord),
+        _list("/v1/endpoints", lists.endpoints, EndpointRecord),
+        _list("/v1/sessions", lists.sessions, Session, SessionQuery),
+        _list("/v1/hosts", lists.hosts, Host),
+        _list("/v1/workers", lists.workers, Role),
         Endpoint("GET", "/v1/live/sse", "observe", live.handle, _STREAM, query=LiveQuery),
-        _act("/v1/deliveries/retry", doing.retry, Ids, Done),
-        _act("/v1/dead/redrive", doing.redrive, Ids, Done),
-        _act("/v1/endpoints/{id}/pause", doing.pause, Pause, EndpointState),
-        _act("/v1/endpoints/{id}/resume", doing.resume, None, EndpointState, 409),
+        _act("/v1/deliveries/retry", operations.retry, Ids, Done),
+        _act("/v1/dead/redrive", operations.redrive, Ids, Done),
+        _act("/v1/endpoints/{id}/pause", operations.pause, Pause, EndpointState),
+        _act("/v1/endpoints/{id}/resume", operations.resume, None, EndpointState, 409),
+        *more,
     )
-    return OpenApi(paths, version).endpoints
+    return (*described(paths, asyncapi, version), *pages)
 
 
 def _act(path: str, handle: Handle, body: Any, answer: Any, *refusals: int) -> Endpoint:
@@ -148,57 +169,80 @@ def _act(path: str, handle: Handle, body: Any, answer: Any, *refusals: int) -> E
     return Endpoint("POST", path, "operate", handle, (Content(answer),), body=bodies, refusals=refusals)
 
 
-def _list(path: str, handle: Handle, item: Any, query: type[msgspec.Struct] = NoQuery) -> Endpoint:
+def _list(path: str, handle: Handle, item: Any, query: type[msgspec.Struct] = ListQuery) -> Endpoint:
     return Endpoint("GET", path, "observe", handle, (), item=item, query=query)
 
 
-def application(paths: tuple[Endpoint, ...], live: LiveSocket, access: Access) -> Starlette:
-    """The application; every error of every path has the one shape of `problems`."""
+def application(paths: tuple[Endpoint, ...], sockets: Mapping[str, Socket], access: Access) -> Starlette:
+    """The application; all errors of all paths have the format of `problems`."""
     by_path: dict[str, dict[str, Handle]] = {}
+    patience = Patience()
+    # Starlette tries one route after another, 1.5 µs each, so those that agents wait for come first.
+    hot = {path.path for path in paths if path.scope == "publish"}
     for path in paths:
-        by_path.setdefault(path.path, {})[path.method] = _checked(path, access)
+        by_path.setdefault(path.path, {})[path.method] = _checked(path, access, patience)
     routes: list[BaseRoute] = [
-        Route(path, _by_method(methods), methods=list(methods)) for path, methods in by_path.items()
+        # A path without parameters takes every method itself, so that another one is a 405 and no id of `/v1/dead/{id}`.
+        Route(path, _by_method(methods), methods=list(methods) if "{" in path else _METHODS)
+        for path, methods in sorted(by_path.items(), key=lambda item: (item[0] not in hot, "{" in item[0]))
     ]
-    routes.append(WebSocketRoute("/v1/live", _checked_socket(live, access)))
+    routes += [WebSocketRoute(path, _checked_socket(handle, access)) for path, handle in sockets.items()]
     return Starlette(routes=routes, exception_handlers={HTTPException: _unrouted})
 
 
 def _by_method(handles: Mapping[str, Handle]) -> Handle:
-    """One handle for the methods of a path; HEAD is answered as GET, and the server leaves the body out."""
+    """One handler for the methods of a path. It answers HEAD like GET; the server leaves the body out."""
+
+    allowed = ", ".join(sorted({*handles, *(("HEAD",) if "GET" in handles else ())}))
 
     async def answer(request: Request) -> Response:
-        return await handles["GET" if request.method == "HEAD" else request.method](request)
+        handle = handles.get("GET" if request.method == "HEAD" else request.method)
+        if handle is None:
+            raise HTTPException(405, headers={"Allow": allowed})
+        return await handle(request)
 
     return answer
 
 
-def _checked(endpoint: Endpoint, access: Access) -> Handle:
-    """The endpoint behind its checks."""
+def _checked(endpoint: Endpoint, access: Access, patience: Patience) -> Handle:
+    """The handler of an endpoint: checks the caller, and turns errors into problems. What only reads is tried again."""
+    reads = endpoint.method == "GET" and endpoint.scope is not None
+
+    async def check(request: Request) -> None:
+        request.scope[CALLER] = await access.check(request, endpoint.scope, from_anywhere=endpoint.from_anywhere)
+
+    async def handle(request: Request) -> Response:
+        await check(request)
+        return await endpoint.handle(request)
 
     async def answer(request: Request) -> Response:
         try:
-            request.scope[CALLER] = await access.check(request, endpoint.scope)
-            response = await endpoint.handle(request)
+            if reads:
+                response = await patience.read(lambda: handle(request))
+            else:
+                await patience.read(lambda: check(request))
+                response = await endpoint.handle(request)
         except FleethookError as error:
             response = _failed(endpoint, request, problem_of(error))
         except Exception as error:
             log.exception("%s %s", endpoint.method, endpoint.path)
             detail = f"the gateway failed on this call ({type(error).__name__}); its log says why"
             response = _failed(endpoint, request, Problem(500, "failed", detail))
+        finally:
+            release(request.scope)
         response.headers.update(_HEADERS)
         return response
 
     return answer
 
 
-def _checked_socket(live: LiveSocket, access: Access) -> Callable[[WebSocket], Awaitable[None]]:
-    """The live feed behind its checks; a client that is refused gets the problem instead of a WebSocket."""
+def _checked_socket(handle: Socket, access: Access) -> Socket:
+    """The handler of a WebSocket: checks the caller, who gets the problem instead of a WebSocket if refused."""
 
     async def answer(socket: WebSocket) -> None:
         try:
             await access.check(socket, "observe")
-            await live.handle(socket)
+            await handle(socket)
         except FleethookError as error:
             if socket.application_state is not WebSocketState.CONNECTING:
                 raise

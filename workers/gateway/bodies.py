@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import MutableMapping
+from typing import Any, Final
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -11,16 +12,22 @@ from bus.shim import MAX_STDIN
 from workers.gateway.problems import Problem
 
 MOST_BYTES: Final = MAX_STDIN
-"""The most that the hook command takes too."""
+"""The most bytes of a body; the hook command has the same limit for its input."""
 
 SECONDS: Final = 10.0
-"""How long a body may take to arrive, in seconds."""
+"""The most seconds that a body may take to arrive."""
+
+MOST_HELD: Final = 16 * MOST_BYTES
+"""The bytes of bodies that a gateway holds at once: 256 MiB."""
+
+_HELD: Final = "fleethook.held"
+"""The entry of an ASGI scope with how many bytes of its body are held."""
 
 _CLOSE: Final = {"Connection": "close"}
 
 
 async def read_body(request: Request, most: int = MOST_BYTES) -> bytes:
-    """The whole body of at most so many bytes; raises Problem if it is too large or too slow, or its sender went away."""
+    """The whole body. Raises Problem for more than `most` bytes, a body that is too slow, and a sender that went away."""
     length = request.headers.get("content-length", "0")
     if length.isdigit() and int(length) > most:
         raise _too_large(most)
@@ -32,6 +39,7 @@ async def read_body(request: Request, most: int = MOST_BYTES) -> bytes:
                 size += len(chunk)
                 if size > most:
                     raise _too_large(most)
+                hold(request.scope, len(chunk))
                 chunks.append(chunk)
     except TimeoutError:
         text = f"the body was not complete after {SECONDS:g} s; send it at once"
@@ -41,5 +49,25 @@ async def read_body(request: Request, most: int = MOST_BYTES) -> bytes:
     return b"".join(chunks)
 
 
+class _Held:
+    """The bytes of bodies that this process holds."""
+
+    total = 0
+
+
+def hold(scope: MutableMapping[str, Any], size: int) -> None:
+    """Count bytes of a body until `release`; raises Problem if the gateway holds too many already."""
+    if _Held.total + size > MOST_HELD:
+        detail = "this gateway holds as many bytes of other requests as it can; try again"
+        raise Problem(503, "busy", detail, {"Retry-After": "1"})
+    _Held.total += size
+    scope[_HELD] = scope.get(_HELD, 0) + size
+
+
+def release(scope: MutableMapping[str, Any]) -> None:
+    """End the count of a request's bytes."""
+    _Held.total -= scope.pop(_HELD, 0)
+
+
 def _too_large(most: int) -> Problem:
-    return Problem(413, "body-too-large", f"a body has at most {most} bytes", _CLOSE)
+    return Problem(413, "body-too-large", f"a body has at most {most} bytes")

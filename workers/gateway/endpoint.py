@@ -1,6 +1,6 @@
-"""One path and method of a gateway: who may call it, what handles it, and what it takes and gives.
+"""The value that describes one path and method: the scope it needs, its handler, its parameters, bodies and statuses.
 
-The application routes by these values, and `/openapi.json` is made from them.
+The application makes its routes and `/openapi.json` from these values.
 """
 
 from __future__ import annotations
@@ -36,21 +36,23 @@ class Endpoint(NamedTuple):
     method: str
     path: str
     scope: Scope | None
-    """What the caller's token has to have; None: anyone may call."""
+    """The scope that the caller's token needs; None: anyone may call."""
     handle: Handle
     answer: tuple[Content, ...]
-    """What it gives where it succeeds; empty where that has no type of its own."""
+    """The bodies of a success; empty if they have no fixed type."""
     item: Any = None
-    """The type of the items where it gives a list; `answer` is not read then."""
+    """For a list, the type of its items; `answer` does not count then."""
     query: type[msgspec.Struct] | None = None
     headers: tuple[tuple[str, str], ...] = ()
-    """The headers that it reads, each with what it means."""
+    """The headers that it reads, each with a description."""
     body: tuple[Content, ...] = ()
     status: int = 200
-    """Where it succeeds."""
+    """The status of a success."""
     also: tuple[int, ...] = ()
-    """Other statuses of success, which have no body."""
+    """Other statuses of a success, without a body."""
     refusals: tuple[int, ...] = ()
-    """The statuses of its own errors, beside those that every call can have."""
+    """The statuses of its errors besides those of every call."""
+    from_anywhere: bool = False
+    """Whether a page of another site may lead to it: for pages without a token that change nothing."""
     refuse: Refuse | None = None
-    """Makes the response to a call that is refused or fails, where that is more than the error itself."""
+    """Makes the response to a call that is refused or fails; None: the problem itself."""

@@ -26,13 +26,13 @@ class Check(NamedTuple):
 
 
 class Health:
-    """The health endpoints of one gateway."""
+    """The health endpoints."""
 
     def __init__(self, connections: Connections, keys: Keys) -> None:
         self._connections, self._keys = connections, keys
 
     async def live(self, _: Request) -> Response:
-        """200 while the process answers at all; an outage of Redis is no reason to restart it."""
+        """200 as long as the process answers: an outage of Redis is no reason to restart it."""
         return PlainTextResponse("ok\n")
 
     async def ready(self, request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""`/openapi.json`: OpenAPI 3.1 of a gateway, made from its endpoints and the types that they use."""
+"""`/openapi.json`: the gateway's OpenAPI 3.1 description, made from its endpoints and their types."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from starlette.responses import Response
 
 from bus.wire.codec import write_json
 from workers.gateway.endpoint import JSON, Content, Endpoint
-from workers.gateway.lists import NDJSON
 from workers.gateway.problems import MEDIA_TYPE, TITLES, ProblemBody
+from workers.gateway.records.list_responses import NDJSON
 
 _REFS: Final = "#/components/schemas/{name}"
 _PATH_PARAMETER: Final = re.compile(r"\{(\w+)\}")
 _ABOUT: Final = (
     "HTTP in front of Fleethook. TCP calls need a bearer token (`fleethook tokens create NAME`); `security` names the scope "
-    "that it has to have. Every error is a problem (RFC 9457) and never holds a decision."
+    "that the token needs. Every error is a problem (RFC 9457) and never contains a decision."
 )
 _ALWAYS: Final = (403, 500, 503)
 _WITH_TOKEN: Final = (401,)
@@ -28,7 +28,7 @@ _WITH_BODY: Final = (400, 408, 413, 415)
 
 
 class OpenApi:
-    """The description of some endpoints and of itself."""
+    """The description of the given endpoints and of itself."""
 
     def __init__(self, endpoints: Iterable[Endpoint], version: str) -> None:
         own = Endpoint("GET", "/openapi.json", None, self.handle, (Content(dict[str, Any]),))

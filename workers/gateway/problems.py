@@ -1,4 +1,4 @@
-"""The one shape of errors: `application/problem+json` (RFC 9457), never a 2xx and never with a decision in it."""
+"""The format of all errors: `application/problem+json` (RFC 9457). It is never a 2xx and never contains a decision."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from bus.errors import AmbiguousId, DecodeError, FleethookError, NotFound, RequestTimeout, Unreachable
+from bus.secrets.redaction import redact_text
 from bus.wire.codec import write_json
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -18,34 +19,45 @@ TITLES: Final = {
     403: "refused",
     404: "not found",
     405: "method not allowed",
-    408: "the body came too slowly",
+    408: "the request came too slowly",
     409: "not possible in this state",
+    412: "changed meanwhile",
     413: "the body is too large",
     415: "media type not supported",
+    428: "the version is missing",
+    431: "the headers are too large",
     499: "the caller hung up",
     500: "the gateway failed",
+    501: "not installed",
     503: "the bus is away",
     504: "no verdict in time",
 }
 
 
+BUS_AWAY: Final = "bus-away"
+"""The code of a problem that Redis cannot be used; it may pass."""
+
+
 class ProblemBody(msgspec.Struct, frozen=True, kw_only=True):
-    """An error as its caller reads it."""
+    """The body of an error."""
 
     title: str
     status: int
     code: str
-    """What kind of error it is, for programs; docs/gateway.md lists them."""
+    """The kind of the error, for programs; docs/gateway.md lists them."""
     detail: str
     """What is wrong, where, and what to do."""
 
 
 class Problem(FleethookError):
-    """An error as its caller gets it; `detail` says what is wrong, where, and what to do."""
+    """An error of a call; `detail` says what is wrong, where, and what to do.
+
+    It may quote what the caller sent, so secrets in it are redacted.
+    """
 
     def __init__(self, status: int, code: str, detail: str, headers: dict[str, str] | None = None) -> None:
-        self.status, self.code, self.detail, self.headers = status, code, detail, headers or {}
-        super().__init__(detail)
+        self.status, self.code, self.detail, self.headers = status, code, redact_text(detail), headers or {}
+        super().__init__(self.detail)
 
     def response(self) -> Response:
         """The response to the caller."""
@@ -55,7 +67,7 @@ class Problem(FleethookError):
 
 
 def problem_of(error: FleethookError) -> Problem:
-    """The problem that an error of the bus is to a caller."""
+    """The problem that reports an error of the bus."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, DecodeError):
@@ -67,5 +79,5 @@ def problem_of(error: FleethookError) -> Problem:
     if isinstance(error, RequestTimeout):
         return Problem(504, "no-verdict", str(error))
     if isinstance(error, Unreachable):
-        return Problem(503, "bus-away", str(error), {"Retry-After": "1"})
+        return Problem(503, BUS_AWAY, str(error), {"Retry-After": "1"})
     return Problem(500, "failed", str(error))

@@ -1,4 +1,4 @@
-"""This gateway in Redis while it runs: its heartbeat and its addresses, for `status` and `worker --health`."""
+"""A running gateway's entry in Redis: its heartbeat and its addresses, for `status` and `worker --health`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bus.wire.keys import HEARTBEAT_MS, MINUTE, Keys
 from bus.wire.streams import Backoff, ScriptCall, checked
 
 _GONE_MS: Final = MINUTE
-"""A gateway that was killed leaves the list after this time."""
+"""The milliseconds after which a killed gateway is removed from the list."""
 
 
 async def beat(connections: Connections, keys: Keys, name: str, addresses: Callable[[], str]) -> None:
@@ -45,7 +45,7 @@ async def beat_once(connections: Connections, keys: Keys, name: str, addresses: 
 
 
 async def leave(connections: Connections, keys: Keys, name: str) -> None:
-    """Remove this gateway from the list; an error is of no interest, since the heartbeat ends by itself."""
+    """Remove this gateway from the list. Errors are ignored, because the heartbeat expires by itself."""
     try:
         with connections.lease() as connection:
             await connection.exchange([("ZREM", keys("gateways"), name), ("DEL", keys("beat", name))])

@@ -1,4 +1,4 @@
-"""The gateway's process: its sockets, its servers, and their end."""
+"""The gateway's process: its sockets, its servers, and how they end."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import logging
+import math
 import socket
 from collections.abc import Callable, Generator, Sequence
 from importlib import metadata
@@ -17,43 +18,64 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from bus.config.settings import Settings
-from bus.errors import ConfigError
+from bus.errors import ConfigError, FleethookError
 from bus.hooksets.in_force import Watcher
 from bus.ids import consumer_name
 from bus.shim.answer_file import program_spool
 from bus.system.directories import Directories
-from bus.system.locks import own, write_private
+from bus.system.locks import Held, own, write_private
 from bus.transport import Transport
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
+from workers.fleet_control.enforcement import Enforcement
 from workers.gateway import registration
 from workers.gateway.access import LOCAL, Access, bracketed, is_loopback
 from workers.gateway.app import application, endpoints
-from workers.gateway.doing import Doing
-from workers.gateway.entries import Entries
+from workers.gateway.approvals.answering import approval_endpoints
+from workers.gateway.approvals.link_pages import link_pages
+from workers.gateway.approvals.remembering import remembering_endpoints
+from workers.gateway.asyncapi import AsyncApi
+from workers.gateway.calls.entries import Entries
+from workers.gateway.calls.hooks import Hooks
+from workers.gateway.calls.programs import Programs
+from workers.gateway.gobby.listeners import MOST_MESSAGE, GobbyListeners
+from workers.gateway.gobby.websocket import gobby_socket
 from workers.gateway.health import Health
-from workers.gateway.hooks import Hooks
+from workers.gateway.hooksets.operator import Operator
+from workers.gateway.hooksets.publishing import Publishing
+from workers.gateway.hooksets.trials import Trials
+from workers.gateway.limits import Admission, allow_open_files, limits_for
 from workers.gateway.live.feed import Feed
 from workers.gateway.live.sse import LiveEvents
 from workers.gateway.live.websocket import LiveSocket
+from workers.gateway.mcp.path import McpPath
+from workers.gateway.mcp.tools import Tools
 from workers.gateway.metrics import Metrics
-from workers.gateway.programs import Programs
-from workers.gateway.protocols import HttpProtocol, WebSocketProtocol
-from workers.gateway.reading import Reading
+from workers.gateway.pages.sign_in_paths import sign_in_endpoints
+from workers.gateway.pages.sign_ins import SignIns
+from workers.gateway.pages.static_files import page_endpoints
+from workers.gateway.protocols import limited
+from workers.gateway.records.delivery_views import delivery_endpoints
+from workers.gateway.records.messaging import message_endpoints
+from workers.gateway.records.operations import Operations
+from workers.gateway.records.record_lists import RecordLists
+from workers.gateway.records.replays import Replays
+from workers.gateway.records.stopping import stop_endpoints
 from workers.gateway.tokens import TokenBook
+from workers.runtime.consumer_loop import cancel_tasks
+from workers.runtime.counters import Counters
 from workers.runtime.process import DRAIN_SECONDS
 
 log = logging.getLogger("fleethook.gateway")
 
 _PORT_SECONDS: Final = 1.0
 _BACKLOG: Final = 2048
-_KEEP_ALIVE_SECONDS: Final = 75
 _MOST_MESSAGE: Final = 64 * 1024
 """The most bytes of a message that a client of the live feed sends."""
 
 
 class Gateway:
-    """One gateway: HTTP on a TCP port and on a unix socket, in front of the bus at `url`."""
+    """One gateway: serves HTTP on a TCP port and on a unix socket, in front of the bus at `url`."""
 
     def __init__(
         self,
@@ -70,32 +92,71 @@ class Gateway:
         self.name = consumer_name("gateway")
         self._tokens = TokenBook(connections, keys)
         transport = Transport(connections, keys, program_spool(places, url, keys.prefix), drains=False)
-        policy, budget = settings.on_failure, settings.budget
-        self._feed = Feed(connections, keys, events=settings.feed_events, payload=bool(settings.feed_payload))
+        policy, budget, self._stops = settings.on_failure, settings.budget, Enforcement(connections, keys)
+        self._counters = Counters(connections, keys)
+        self._feed = Feed(
+            connections,
+            keys,
+            events=settings.feed_events,
+            payload=bool(settings.feed_payload),
+            on_dropped=lambda transport: self._counters.add("live_dropped", transport),
+        )
+        self._operator = Operator(url, settings, places)
+        metrics = Metrics(connections, rq, keys, settings, places, watcher, self._feed, _version())
+        access = Access(settings, self._tokens, SignIns(connections, keys, self._tokens))
+        self._gobby = GobbyListeners(
+            settings,
+            watcher,
+            connections,
+            keys,
+            transport,
+            self._stops,
+            self._feed,
+            metrics,
+            access,
+            self._gobby_server,
+        )
+        self._mcp = McpPath(Tools(connections, rq, keys, settings, places, watcher), _version())
         self._app = application(
             endpoints(
-                Hooks(transport, budget=budget, policy=policy),
+                Hooks(transport, self._stops, budget=budget, policy=policy),
                 Entries(transport),
-                Programs(transport, budget=budget, policy=policy),
+                Programs(transport, self._stops, budget=budget, policy=policy),
                 Health(connections, keys),
-                Metrics(connections, rq, keys, settings, places, _version()),
-                Reading(connections, rq, keys, settings, watcher),
-                Doing(connections, keys, watcher),
+                metrics,
+                RecordLists(connections, rq, keys, settings, watcher),
+                Operations(connections, keys, watcher),
                 LiveEvents(self._feed),
+                AsyncApi(keys, _version()),
                 _version(),
+                (
+                    *approval_endpoints(connections, keys),
+                    *remembering_endpoints(connections, keys, watcher, self._operator),
+                    *stop_endpoints(connections, keys),
+                    *message_endpoints(connections, keys),
+                    *delivery_endpoints(connections, keys, watcher),
+                    *Publishing(connections, keys, self._operator).endpoints(),
+                    *Trials(watcher, settings).endpoints(),
+                    *Replays(connections, keys, watcher).endpoints(),
+                    *sign_in_endpoints(connections, keys, self._tokens),
+                ),
+                (*link_pages(connections, keys), *page_endpoints(), *self._mcp.endpoints()),
             ),
-            LiveSocket(self._feed),
-            Access(settings, self._tokens),
+            {"/v1/live": LiveSocket(self._feed).handle, "/ws": gobby_socket(self._feed).handle},
+            access,
         )
         self._servers: list[_Server] = []
         self._addresses: list[str] = []
-        self._lock = places.gateway_lock
+        self._lock_file = places.gateway_lock
+        self._lock: Held | None = None
 
     async def prepare(self) -> None:
-        """Check that the bus can be reached, and that there are tokens where others than this machine can call.
+        """Take this machine's lock, then check that the bus can be reached, and that there is a token if others can call.
 
-        Raises Unreachable, and ConfigError where there is no token.
+        Raises ServerError if another gateway of this user runs here, Unreachable, and ConfigError without a token.
         """
+        if self._lock is None:  # it comes first: a gateway that may not run is never on the fleet's list
+            self._lock = own(self._lock_file, "this user's gateway")
         tokens, host = await self._tokens.tokens(), self._settings.gateway_host
         if self._settings.gateway_port and not tokens and not is_loopback(host):
             raise ConfigError(
@@ -105,12 +166,14 @@ class Gateway:
         await registration.beat_once(self._connections, self._keys, self.name, "")
 
     async def run(self, stop: asyncio.Event, on_listening: Callable[[], None]) -> None:
-        """Serve until `stop`, then finish what is under way; `on_listening` is called once the sockets take calls.
+        """Serve until `stop`, then finish the calls under way. Calls `on_listening` when the sockets accept calls.
 
-        Raises ServerError if another gateway of this user runs here.
+        Call `prepare` first.
         """
-        lock = own(self._lock, "this user's gateway")
         beating: asyncio.Task[None] | None = None
+        counting, following = (
+            asyncio.create_task(one) for one in (self._counters.send_always(), self._stops.keep_fresh())
+        )
         try:
             listening = [asyncio.Event(), asyncio.Event()]
             serving = [
@@ -121,32 +184,36 @@ class Gateway:
             await asyncio.wait([ready, *serving], return_when=asyncio.FIRST_COMPLETED)
             if ready.done():  # else a server has failed
                 beating = asyncio.create_task(self._beat())
+                serving.append(asyncio.create_task(self._gobby.run(stop)))
                 on_listening()
             ending = asyncio.create_task(stop.wait())
             await asyncio.wait([ending, *serving], return_when=asyncio.FIRST_COMPLETED)
             ending.cancel()
-            stop.set()  # where a server has failed, the other one ends too
+            stop.set()  # if one server has failed, the other one ends too
             self._feed.ended.set()
             for server in self._servers:
                 server.should_exit = True
             await asyncio.gather(*serving)
         finally:
-            if beating is not None:
-                beating.cancel()
-                await asyncio.wait([beating])
+            await cancel_tasks([counting, following, *([beating] if beating is not None else [])])
+            with contextlib.suppress(FleethookError):
+                await self._counters.send(now=True)
             for path in (self.socket, self._file):
                 path.unlink(missing_ok=True)
             await registration.leave(self._connections, self._keys, self.name)
-            lock.release()
+            await self._operator.close()
+            await self._mcp.end()
+            if self._lock is not None:
+                self._lock.release()
 
     async def _beat(self) -> None:
         await registration.beat(self._connections, self._keys, self.name, lambda: " ".join(self._addresses))
 
     async def _serve_socket(self, listening: asyncio.Event) -> None:
-        await self._serve(_local(self._app), _unix_socket(self.socket), f"unix:{self.socket}", listening)
+        await self._serve(_local(self._app), _unix_socket(self.socket), f"unix:{self.socket}", listening, shared=False)
 
     async def _serve_port(self, stop: asyncio.Event, listening: asyncio.Event) -> None:
-        """Serve the TCP port; while another program has it, say so and try again until it is free."""
+        """Serve the TCP port. If another program has it, log that and try again until it is free."""
         host, port = self._settings.gateway_host, self._settings.gateway_port
         if not port:
             listening.set()
@@ -170,11 +237,21 @@ class Gateway:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(stop.wait(), _PORT_SECONDS)
                 continue
-            await self._serve(self._app, sock, url, listening)
+            await self._serve(self._app, sock, url, listening, shared=True)
             return
 
-    async def _serve(self, app: ASGIApp, sock: socket.socket, address: str, listening: asyncio.Event) -> None:
-        server = _Server(_config(app), listening)
+    def _gobby_server(self, app: ASGIApp) -> _Server:
+        admission = Admission(limits_for(allow_open_files(self._settings.gateway_connections), shared=False))
+        return _Server(server_config(app, admission, most_message=MOST_MESSAGE), asyncio.Event())
+
+    def _new_server(self, app: ASGIApp, listening: asyncio.Event, *, shared: bool) -> _Server:
+        most = allow_open_files(self._settings.gateway_connections)
+        return _Server(server_config(app, Admission(limits_for(most, shared=shared))), listening)
+
+    async def _serve(
+        self, app: ASGIApp, sock: socket.socket, address: str, listening: asyncio.Event, *, shared: bool
+    ) -> None:
+        server = self._new_server(app, listening, shared=shared)
         self._servers.append(server)
         self._addresses.append(address)
         write_private(self._file, "".join(f"{line}\n" for line in self._addresses))
@@ -182,7 +259,7 @@ class Gateway:
 
 
 class _Server(uvicorn.Server):
-    """A server that says when it listens, and leaves signals to the process."""
+    """A server that sets an event when it listens, and leaves signals to the process."""
 
     def __init__(self, config: uvicorn.Config, listening: asyncio.Event) -> None:
         super().__init__(config)
@@ -197,14 +274,15 @@ class _Server(uvicorn.Server):
         yield
 
 
-def _config(app: ASGIApp) -> uvicorn.Config:
-    """Nothing of what a caller says about itself is believed (`proxy_headers`), and no call is logged."""
+def server_config(app: ASGIApp, admission: Admission, *, most_message: int = _MOST_MESSAGE) -> uvicorn.Config:
+    """The settings of one socket's server: headers of proxies are ignored (`proxy_headers`), and calls are not logged."""
+    http, web_socket = limited(admission)
     return uvicorn.Config(
         app,
-        http=HttpProtocol,
-        ws=WebSocketProtocol,
-        ws_max_size=_MOST_MESSAGE,
-        ws_per_message_deflate=False,  # a thousand clients would each cost its time and memory
+        http=http,
+        ws=web_socket,
+        ws_max_size=most_message,
+        ws_per_message_deflate=False,  # compression takes time and memory for each of a thousand clients
         lifespan="off",
         interface="asgi3",
         log_config=None,
@@ -213,13 +291,13 @@ def _config(app: ASGIApp) -> uvicorn.Config:
         proxy_headers=False,
         server_header=False,
         backlog=_BACKLOG,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_keep_alive=math.ceil(admission.limits.idle_seconds),
         timeout_graceful_shutdown=int(DRAIN_SECONDS),
     )
 
 
 def _local(app: ASGIApp) -> ASGIApp:
-    """The application for calls through the unix socket."""
+    """The application with every call marked as one through the unix socket."""
 
     async def marked(scope: AsgiScope, receive: Receive, send: Send) -> None:
         scope[LOCAL] = True
@@ -229,11 +307,11 @@ def _local(app: ASGIApp) -> ASGIApp:
 
 
 def _unix_socket(path: Path) -> socket.socket:
-    """A listening socket that only this user can open; the lock says that an older one is nobody's."""
+    """A socket that only this user can open. It replaces an older one: the lock proves that no other gateway has it."""
     path.unlink(missing_ok=True)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.bind(str(path))
-    path.chmod(0o600)  # its folder is this user's alone, so nobody can connect before
+    path.chmod(0o600)  # until now its folder, which only this user can open, protects it
     sock.setblocking(False)
     return sock
 

@@ -1,6 +1,6 @@
-"""Bearer tokens: created once and shown once, kept as hashes in Redis, and what each may do.
+"""Bearer tokens: a token is shown once, when it is created. Redis has only its hash and its scopes.
 
-A token is 256 random bits, so its SHA-256 is as good as a slow hash: there is nothing to guess.
+A token has 256 random bits. Nobody can guess it, so SHA-256 protects it as well as a slow hash would.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from bus.wire.streams import checked, flat
 
 Scope = Literal["publish", "observe", "operate", "admin"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
-"""What a token may do: send events and ask for verdicts; read; retry, pause and answer; publish hooks and tokens."""
+"""The rights: send events and ask for verdicts; read; retry, pause and answer; publish hooks and manage tokens."""
 
 PREFIX: Final = "fht_"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _FRESH_SECONDS: Final = 1.0
-"""How long a gateway goes on with the tokens that it has read: a revoked one is refused after this time."""
+"""Seconds after which a gateway reads the tokens again: then it refuses a revoked one."""
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -36,7 +36,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str
     digest: str
-    """The SHA-256 of the token, in hex."""
+    """The SHA-256 of the token, in hex; empty if only sign-ins of browsers belong to it (pages/sign_ins.py)."""
     scopes: tuple[Scope, ...]
     created: int
     """Milliseconds since 1970."""
@@ -53,7 +53,7 @@ class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 async def create_token(
     connections: Connections, keys: Keys, name: str, scopes: Iterable[Scope], *, by: str, seconds: float = 0.0
 ) -> tuple[str, Token]:
-    """A new token, which is shown this once, and its record; raises ConfigError for a bad or taken name."""
+    """A new token, which cannot be read again, and its record; raises ConfigError for an invalid or taken name."""
     if not _NAME.fullmatch(name):
         raise ConfigError(
             f"{name[:80]!r} cannot name a token", hint="letters, digits, '.', '_', '@' and '-', 64 at most"
@@ -76,7 +76,7 @@ async def create_token(
 
 
 async def list_tokens(connections: Connections, keys: Keys) -> tuple[Token, ...]:
-    """Every token, the oldest first; an entry that cannot be read is left out. Raises Unreachable."""
+    """Every token, oldest first; an entry that cannot be read is left out. Raises Unreachable."""
     with connections.lease() as connection:
         (rows,) = await connection.exchange([("HGETALL", keys("tokens"))])
     found = []
@@ -97,15 +97,16 @@ async def revoke_token(connections: Connections, keys: Keys, name: str) -> None:
 
 
 class TokenBook:
-    """The tokens as one gateway knows them: read again once a second, and for a token that it does not know.
+    """One gateway's copy of the tokens. It is read again once a second, and when a call has a token that is not in it.
 
-    While Redis is away it goes on with those that it has.
+    While Redis is away the gateway uses the old copy. A token that is not in it cannot be checked then: it may be new.
     """
 
     def __init__(self, connections: Connections, keys: Keys) -> None:
         self._connections, self._keys = connections, keys
         self._tokens: tuple[Token, ...] | None = None
         self._read_at = 0.0
+        self._failure: FleethookError | None = None
         self._reading = asyncio.Lock()
 
     async def tokens(self) -> tuple[Token, ...]:
@@ -113,33 +114,54 @@ class TokenBook:
         return await self._since(time.monotonic() - _FRESH_SECONDS)
 
     async def find(self, secret: str) -> Token | None:
-        """The valid token that this text is, or None; raises FleethookError if no tokens could ever be read."""
+        """The valid token with this secret, or None; raises FleethookError if it is not known and Redis is away."""
         asked, digest = time.monotonic(), _digest(secret)
-        found = _match(await self.tokens(), digest) or _match(await self._since(asked), digest)
+        found = _match(await self.tokens(), digest) or _match(await self._surely_since(asked), digest)
+        return None if found is None or 0 < found.expires <= time.time() * 1000 else found
+
+    async def named(self, name: str) -> Token | None:
+        """The valid token with this name, or None; raises FleethookError if it is not known and Redis is away."""
+        asked = time.monotonic()
+        found = _named(await self.tokens(), name) or _named(await self._surely_since(asked), name)
         return None if found is None or 0 < found.expires <= time.time() * 1000 else found
 
     async def _since(self, moment: float) -> tuple[Token, ...]:
-        """The tokens as they were at this moment or later; one reading at a time, whoever asks with wrong tokens."""
+        """The tokens as they were at `moment` or later, or an old copy if reading failed since then.
+
+        Only one call reads them at a time, and those that waited for it use its result, so wrong tokens cause no flood.
+        """
         if self._tokens is None or self._read_at < moment:
             async with self._reading:
                 if self._tokens is None or self._read_at < moment:
                     began = time.monotonic()
                     try:
-                        self._tokens = await list_tokens(self._connections, self._keys)
-                    except FleethookError:
+                        self._tokens, self._failure = await list_tokens(self._connections, self._keys), None
+                    except FleethookError as error:
                         if self._tokens is None:
                             raise
+                        self._failure = error
                     self._read_at = began
         return self._tokens
 
+    async def _surely_since(self, moment: float) -> tuple[Token, ...]:
+        """The tokens as they were at `moment` or later; raises FleethookError if they could not be read since then."""
+        tokens = await self._since(moment)
+        if self._failure is not None:
+            raise self._failure
+        return tokens
+
 
 def _match(tokens: Iterable[Token], digest: str) -> Token | None:
-    """The token with this digest; looks at all of them, at each in constant time."""
+    """The token with this digest; compares all of them, each in constant time."""
     found = None
     for token in tokens:
         if hmac.compare_digest(token.digest, digest):
             found = token
     return found
+
+
+def _named(tokens: Iterable[Token], name: str) -> Token | None:
+    return next((token for token in tokens if token.name == name), None)
 
 
 def _digest(secret: str) -> str:

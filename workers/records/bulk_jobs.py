@@ -11,13 +11,14 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
 from bus.errors import DecodeError, FleethookError, NotFound, Unreachable
 from bus.hooksets.in_force import Watcher
 from bus.ids import consumer_name
+from bus.secrets.redaction import redact
 from bus.wire.connections import Connections
 from bus.wire.keys import DONE_MS, HEARTBEAT_MS, Keys
 from bus.wire.streams import call, checked, flat, server_now
@@ -47,7 +48,7 @@ class BulkJob(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     state: str
     """`queued`, `running`, `done`, `stopped` or `failed`."""
-    spec: dict[str, object]
+    spec: dict[str, Any]
     """Its `Filter` or `ReplaySpec`."""
     created: int
     updated: int
@@ -64,6 +65,12 @@ class BulkJob(msgspec.Struct, frozen=True, kw_only=True):
     def over(self) -> bool:
         """Whether it has ended."""
         return self.state not in {"queued", "running"}
+
+
+def shown(found: BulkJob) -> BulkJob:
+    """The job as people see it, without secrets in its condition, which the worker needs as it is."""
+    spec = {name: redact(value) for name, value in found.spec.items()}
+    return msgspec.structs.replace(found, spec=spec)
 
 
 class Step(NamedTuple):

@@ -20,6 +20,7 @@ from bus.matching.patterns import parse_tool
 from bus.requests import MOST_BUDGET_MS, read_event, read_request
 from bus.secrets.redaction import redact, redact_text
 from bus.tools import tool_names
+from bus.tracing.context import trace_of
 from bus.verdicts import Verdict
 from bus.wire.codec import decode_verdict
 from bus.wire.connections import MARGIN_SECONDS, Connections
@@ -35,6 +36,8 @@ BLOCK_SECONDS: Final = 1.0
 
 _MOST_PAGE: Final = 1_000
 _PAGE_BYTES: Final = 1024 * 1024
+_TURN: Final = 100
+"""After so many entries other tasks of the process run."""
 CLOCK_MS: Final = 2_000
 """An event whose agent's clock is at most this far ahead of the server's is found without a search of the whole stream."""
 _ID_TIME: Final = re.compile(r"e([0-9a-f]{12})[0-9a-f]{20}")
@@ -93,6 +96,7 @@ def event_test(wanted: Filter) -> Callable[[Seen], bool]:
             seen.ms >= wanted.since
             and source in {"", event.source}
             and event.session.startswith(wanted.session)
+            and trace_of(event).trace_id.startswith(wanted.trace)
             and _has_decision(seen, wanted.decision)
             and (types is None or bool(types.find(event)))
             and (tool.matches_all or tool(tool_names(event.tool, event.native_tool)))
@@ -147,6 +151,19 @@ async def events_pages(
     async for entries in pages(connections, keys("events"), start=start, end=end, newest_first=newest_first):
         if left := await shown.without_repeats(connections, keys, entries):
             yield left
+
+
+async def newest_entries(connections: Connections, keys: Keys, most: int) -> AsyncIterator[StreamEntry]:
+    """About `most` of the newest entries of the events stream, newest first. Other tasks of the process run in between."""
+    looked = 0
+    async for entries in events_pages(connections, keys, newest_first=True):
+        for number, entry in enumerate(entries):
+            if number % _TURN == _TURN - 1:
+                await asyncio.sleep(0)
+            yield entry
+        looked += len(entries)
+        if looked >= most:
+            return
 
 
 async def recent(
@@ -207,7 +224,8 @@ async def find_entry_anywhere(
     if report is not None:
         return report, False
     raise NotFound(
-        f"no event is called {name!r}: it was never sent, or its retention is over; see `fleethook events list`"
+        f"no event is called {name!r}: it was never sent, its retention is over, or its call waits for a person; "
+        "see `fleethook events list` and `fleethook approvals list`"
     )
 
 

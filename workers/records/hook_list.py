@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:  # commands import this file at their start
@@ -11,8 +11,10 @@ if TYPE_CHECKING:  # commands import this file at their start
     from bus.hooksets.in_force import HookSet
     from bus.wire.connections import Connections
     from bus.wire.keys import Keys
+    from workers.delivery.deliveries import Delivery
     from workers.delivery.endpoint_health import EndpointHealth
     from workers.records.last_runs import HookRun
+    from workers.records.run_figures import RunFigures
 
 RECENT: Final = 1_000
 """From how many of the newest deliveries the results of each endpoint are counted."""
@@ -42,28 +44,63 @@ def run_record(run: HookRun | None) -> dict[str, Any] | None:
     return None if run is None else {"ms": run.ms, "what": run.what}
 
 
+async def hook_records(connections: Connections, keys: Keys, hooks: Iterable[Hook]) -> list[dict[str, Any]]:
+    """The hooks with their last runs, and with how often they ran and how long that took."""
+    import msgspec
+
+    from workers.records.last_runs import last_runs
+    from workers.records.run_figures import NO_RUNS, hook_figures, read_counts
+
+    runs = (await last_runs(connections, keys)).runs
+    figures = hook_figures(await read_counts(connections, keys))
+    return [
+        {
+            **hook_record(hook),
+            "last_run": run_record(runs.get(hook.id)),
+            "figures": msgspec.to_builtins(figures.get(hook.id, NO_RUNS)),
+        }
+        for hook in hooks
+    ]
+
+
 async def endpoint_records(
     connections: Connections, keys: Keys, known: Iterable[Endpoint], host: str
 ) -> list[dict[str, Any]]:
-    """The endpoints with their health, and how their recent deliveries went; `host` has those of its user's file."""
+    """The endpoints with their health, their figures, and how their recent deliveries went.
+
+    `host` has those of its user's file.
+    """
     from workers.delivery.deliveries import deliveries, endpoint_target
     from workers.delivery.endpoint_health import read_health
     from workers.delivery.filters import Filter
+    from workers.records.run_figures import NO_RUNS, endpoint_figures, read_counts
 
     endpoints = list(known)
     targets = {one.id: endpoint_target(one, host) for one in endpoints}
     recent = await deliveries(connections, keys, Filter(target="endpoint:"), most=RECENT)
     health = await read_health(connections, keys, list(targets.values()))
-    states = {one.id: Counter(each.state for each in recent if is_for(each.target, one.id)) for one in endpoints}
-    return [endpoint_record(one, states[one.id], health[targets[one.id]]) for one in endpoints]
+    figures = endpoint_figures(await read_counts(connections, keys))
+    return [
+        endpoint_record(
+            one,
+            [each for each in recent if is_for(each.target, one.id)],
+            health[targets[one.id]],
+            figures.get(one.id, NO_RUNS),
+        )
+        for one in endpoints
+    ]
 
 
-def endpoint_record(one: Endpoint, states: Counter[str], health: EndpointHealth) -> dict[str, Any]:
-    """An endpoint as a program reads it in the list."""
+def endpoint_record(
+    one: Endpoint, recent: Sequence[Delivery], health: EndpointHealth, figures: RunFigures
+) -> dict[str, Any]:
+    """An endpoint as a program reads it in the list; `recent` are the newest of its deliveries."""
     import msgspec
 
     from bus.secrets.redaction import redact_url
+    from workers.delivery.endpoint_health import health_record
 
+    states = Counter(each.state for each in recent)
     still = sum(states[state] for state in ("ready", "running", "due", "parked"))
     return {
         "id": one.id,
@@ -85,14 +122,32 @@ def endpoint_record(one: Endpoint, states: Counter[str], health: EndpointHealth)
         "delivered": states["delivered"],
         "open": still,
         "dead": states["dead"],
+        "last_failure": _last_failure(recent),
+        "health": health_record(health),
+        "figures": msgspec.to_builtins(figures),
     }
 
 
-def new_endpoint_record(one: Endpoint, version: str) -> dict[str, Any]:
-    """A new endpoint, as the list will show it from this version on."""
-    from workers.delivery.endpoint_health import EndpointHealth
+def _last_failure(recent: Iterable[Delivery]) -> dict[str, Any] | None:
+    """The newest attempt that failed; None if none did."""
+    failed = [(attempt.ms, each, attempt) for each in recent for attempt in each.log if attempt.outcome != "delivered"]
+    if not failed:
+        return None
+    ms, delivery, attempt = max(failed, key=lambda row: row[0])
+    return {"ms": ms, "delivery": delivery.id, "status": attempt.status, "reason": attempt.error}
 
-    return {**endpoint_record(one, Counter(), EndpointHealth(target=one.id)), "version": version}
+
+def new_endpoint_record(one: Endpoint, version: str) -> dict[str, Any]:
+    """A new endpoint, as the list will show it on this machine from this version on."""
+    from bus.ids import host_name
+    from workers.delivery.deliveries import endpoint_target
+    from workers.delivery.endpoint_health import EndpointHealth
+    from workers.records.run_figures import NO_RUNS
+
+    return {
+        **endpoint_record(one, (), EndpointHealth(target=endpoint_target(one, host_name())), NO_RUNS),
+        "version": version,
+    }
 
 
 def format_of(one: Endpoint) -> str:

@@ -6,6 +6,10 @@ id, and a job that repeats a page after a crash makes no delivery twice.
 
 from __future__ import annotations
 
+import asyncio
+import math
+import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Final, NamedTuple
 
@@ -21,7 +25,7 @@ from bus.verdicts import Verdict
 from bus.wire.codec import decode_verdict
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
-from bus.wire.streams import StreamEntry, call_all, checked
+from bus.wire.streams import StreamEntry, call_all, checked, server_now
 from workers.delivery.deliveries import NewDelivery, deliveries_of, dispatch_call, now_ms, pack_fields
 from workers.records.events import events_pages
 
@@ -38,6 +42,8 @@ class ReplaySpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     until: int
     where: str = ""
     """A CEL condition over `event` and `verdict`, as in a hook's `when:`; an event for which it fails is left out."""
+    event: str = ""
+    """The id of the only event to send again; empty for all."""
     endpoint: str = ""
     """The endpoint's id; empty for every endpoint that the event matches now."""
     rate: float = 0.0
@@ -95,6 +101,46 @@ async def chunks(
             yield Chunk(entries[-1].id, looked, replayed, tuple(condition_errors))
 
 
+class ReplayCount(NamedTuple):
+    """What a replay would send."""
+
+    looked: int
+    """How many events were read."""
+    events: int
+    """How many of them would be sent again."""
+    endpoints: Counter[str]
+    """How many deliveries each endpoint would get."""
+    condition_errors: Counter[str]
+    """Why events were left out, because the condition could not be evaluated."""
+    complete: bool
+    """False if the time was over before all events were read."""
+
+
+async def count_replay(
+    connections: Connections,
+    keys: Keys,
+    spec: ReplaySpec,
+    in_force: InForce,
+    *,
+    seconds: float = math.inf,
+    on_progress: Callable[[int], None] | None = None,
+) -> ReplayCount:
+    """Count what a replay would send, for at most so many seconds. Raises Unreachable, and ConditionError."""
+    end = time.monotonic() + seconds
+    found = ReplayCount(0, 0, Counter(), Counter(), complete=True)
+    whole = msgspec.structs.replace(spec, until=spec.until or await server_now(connections), rate=0.0)
+    async for chunk in chunks(connections, keys, whole, "count", in_force):
+        found.endpoints.update(delivery.hook for event in chunk.replayed for delivery in event.deliveries)
+        found.condition_errors.update(chunk.condition_errors)
+        found = found._replace(looked=found.looked + chunk.looked, events=found.events + len(chunk.replayed))
+        if on_progress is not None:
+            on_progress(found.looked)
+        if time.monotonic() > end:
+            return found._replace(complete=False)
+        await asyncio.sleep(0)
+    return found
+
+
 async def send(connections: Connections, keys: Keys, chunk: Chunk) -> int:
     """Write the deliveries of a chunk; returns how many it has, including those that an earlier run wrote."""
     calls = [
@@ -121,6 +167,8 @@ def _chooser(
             return None  # reports of fallbacks and repeated calls were never delivered
         try:
             event = read_event(read_request(entry, keys))
+            if spec.event not in {"", event.id}:
+                return None
             verdict = decode_verdict(entry.fields[b"verdict"]) if b"verdict" in entry.fields else None
             if condition is not None and not holds(condition, event, _facts(verdict)):
                 return None

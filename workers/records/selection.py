@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
+
+import msgspec
 
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
@@ -69,6 +71,34 @@ async def read_letters(connections: Connections, keys: Keys, ids: Sequence[str])
             letter = read_letter(name, int(float(score)), flat(checked(fields, "reading a dead letter")))
             found += [letter] if letter is not None else []
     return found
+
+
+class LetterGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """The dead letters of one reason."""
+
+    reason: str
+    count: int
+    oldest: int
+    """When the first of them was given up, in milliseconds since 1970."""
+    newest: int
+    targets: tuple[str, ...]
+
+
+def letters_by_reason(letters: Iterable[DeadLetter]) -> list[LetterGroup]:
+    """The dead letters by their reasons, the most frequent first."""
+    by_reason: dict[str, list[DeadLetter]] = {}
+    for letter in letters:
+        by_reason.setdefault(letter.reason, []).append(letter)
+    return [
+        LetterGroup(
+            reason=reason,
+            count=len(found),
+            oldest=min(letter.ms for letter in found),
+            newest=max(letter.ms for letter in found),
+            targets=tuple(sorted({letter.target for letter in found if letter.target})),
+        )
+        for reason, found in sorted(by_reason.items(), key=lambda item: -len(item[1]))
+    ]
 
 
 def filtered_deliveries(connections: Connections, keys: Keys, wanted: Filter) -> AsyncIterator[Delivery]:

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 import msgspec
 
 from bus.errors import DecodeError
-from bus.events import EventType
+from bus.events import OWN, EventType
 from bus.requests import read_event, read_request
-from bus.secrets.redaction import redact_text
+from bus.secrets.redaction import redact_texts
 from bus.verdicts import Verdict
 from bus.wire.codec import decode_verdict
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import StreamEntry
-from workers.records.events import events_pages
+from workers.coverage.gaps import NO_COVERAGE, Gap, read_coverage
+from workers.records.events import newest_entries
 
 MOST_EVENTS: Final = 5_000
 """How many of the newest events are read: about ten megabytes at most."""
-
-_TURN: Final = 100
-"""After so many events other tasks of the process run."""
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +40,14 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     """Answers that no hook gave."""
     ended: bool
     """Whether its newest event is its end."""
+    version: str = ""
+    """The agent's version; empty where it says none."""
+    calls: int = 0
+    """How many of its tool calls came with their pre-hook event."""
+    uncovered: int = 0
+    """How many of its tool calls ran without their pre-hook event, so no hook was asked (X-15)."""
+    gaps: tuple[Gap, ...] = ()
+    """Why, by cause."""
 
 
 class _Tally(msgspec.Struct, kw_only=True):
@@ -58,30 +63,25 @@ class _Tally(msgspec.Struct, kw_only=True):
 async def sessions(connections: Connections, keys: Keys) -> list[Session]:
     """The sessions of the newest `MOST_EVENTS` events, the one with the newest event first."""
     found: dict[tuple[str, str, str], _Tally] = {}
-    looked = 0
-    async for entries in events_pages(connections, keys, newest_first=True):
-        for number, entry in enumerate(entries):
-            if number % _TURN == _TURN - 1:
-                await asyncio.sleep(0)
-            _count(entry, keys, found)
-        looked += len(entries)
-        if looked >= MOST_EVENTS:
-            break
+    async for entry in newest_entries(connections, keys, MOST_EVENTS):
+        _count(entry, keys, found)
+    known = await read_coverage(connections, keys, ((source, name) for name, source, _ in found))
     return [
         Session(
-            id=redact_text(name),
-            source=source,
-            host=host,
-            cwd=redact_text(one.cwd),
+            **redact_texts({"id": name, "source": source, "host": host, "cwd": one.cwd, "last_type": one.last_type}),
             first=one.first,
             last=one.last,
-            last_type=one.last_type,
             events=one.events,
             denied=one.denied,
             fallbacks=one.fallbacks,
             ended=one.last_type == EventType.SESSION_END.value,
+            version=calls.version,
+            calls=calls.pre,
+            uncovered=calls.uncovered,
+            gaps=calls.gaps,
         )
         for (name, source, host), one in found.items()
+        for calls in (known.get((source, name), NO_COVERAGE),)
     ]
 
 
@@ -93,7 +93,7 @@ def _count(entry: StreamEntry, keys: Keys, found: dict[tuple[str, str, str], _Ta
         event = read_event(read_request(entry, keys))
     except DecodeError:
         return
-    if not event.session:
+    if not event.session or event.type in OWN:  # ours are about a session, and no part of it
         return
     name = (event.session, event.source, event.host)
     one = found.setdefault(name, _Tally(last=entry.ms, last_type=event.type))

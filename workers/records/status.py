@@ -20,11 +20,14 @@ from bus.ids import host_name
 from bus.secrets.redaction import redact_url
 from bus.shim.spool import spool_status, spools
 from bus.system.directories import Directories
-from bus.wire.connections import Command, Connections
-from bus.wire.keys import Keys
-from bus.wire.streams import checked, flat
+from bus.wire.connections import Command, Connection, Connections
+from bus.wire.counts import decisions
+from bus.wire.keys import DAY, Keys
+from bus.wire.streams import checked, flat, server_now
+from workers.coverage.gaps import Coverage, sessions_with_gaps
 from workers.delivery.missing_keys import MissingKeyUse, missing_keys
 from workers.records.registrations import registered_workers
+from workers.records.run_figures import raw_counts
 from workers.runtime.kept_events import KeptEvents, kept_events
 from workers.runtime.stream_repair import Repair, read_repairs
 from workers.runtime.wording import counted
@@ -78,6 +81,8 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
     """Entries that the group has not read yet; None if the server does not know (Redis 6.2, or after deletions)."""
     pending: int = 0
     """The number of entries that were read and not acknowledged: work under way."""
+    oldest_ms: int | None = None
+    """The age in milliseconds of the oldest entry that the group has not acknowledged; None if there is none."""
 
 
 class Spool(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +111,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     spools: tuple[Spool, ...]
     problems: tuple[str, ...] = ()
     repairs: tuple[Repair, ...] = ()
-    """Streams that made-up entry ids had blocked, and that were replaced by new streams."""
+    """Streams that could take no entry, because one had an id from the future, and that were replaced."""
     weakened: tuple[GuardChange, ...] = ()
     """The last changes that weakened guards, newest first."""
     unguarded: str = ""
@@ -115,6 +120,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """The keys of sealed secrets that deliveries wait for."""
     hosts: tuple[KnownHost, ...] = ()
     """Every host that has blocking hooks of its own."""
+    gaps: tuple[Coverage, ...] = ()
+    """The sessions of the last day with tool calls that ran without their pre-hook event, newest first (X-15)."""
     kept: tuple[KeptEvents, ...] = ()
     """The events that wait for hosts whose worker is away."""
 
@@ -127,10 +134,12 @@ async def status(
     roles = await read_roles(connections, rq, keys, settings)
     streams = await _streams(connections, keys)
     with connections.lease() as connection:
-        due, dead, counted = await connection.exchange(
-            [("ZCARD", keys("due")), ("ZCARD", keys("dead")), ("HGETALL", keys("stats"))]
+        due, dead, counters, metrics = await connection.exchange(
+            [("ZCARD", keys("due")), ("ZCARD", keys("dead")), ("HGETALL", keys("stats")), ("HGETALL", keys("metrics"))]
         )
-    stats = {name.decode(): int(value) for name, value in flat(checked(counted, "reading the counters")).items()}
+    stats = {name.decode(): int(value) for name, value in flat(checked(counters, "reading the counters")).items()}
+    for decision, number in decisions(raw_counts(metrics)).items():
+        stats[f"verdicts:{decision}"] = stats.get(f"verdicts:{decision}", 0) + number
     spools = read_spools(places)
     return Status(
         namespace=settings.namespace,
@@ -147,6 +156,7 @@ async def status(
         repairs=tuple(await read_repairs(connections, keys)),
         weakened=tuple(await read_changes(connections, keys, 3)),
         hosts=tuple(await known_hosts(connections, keys, (settings.host or host_name(), places))),
+        gaps=tuple(await sessions_with_gaps(connections, keys, await server_now(connections) - DAY)),
         kept=tuple(await kept_events(connections, keys)),
         missing_keys=tuple(await missing_keys(connections, keys)),
         unguarded=await _unguarded(connections, keys, settings, places),
@@ -271,8 +281,9 @@ async def _streams(connections: Connections, keys: Keys) -> tuple[Stream, ...]:
     with connections.lease() as connection:
         lengths = await connection.exchange([("XLEN", name) for name in names])
         groups = await connection.exchange([("XINFO", "GROUPS", name) for name in names])
+        ages = await _oldest_entries(connection, names, [group for _, group in wanted], groups)
     found = []
-    for (name, group), length, rows in zip(wanted, lengths, groups, strict=True):
+    for (name, group), length, rows, oldest in zip(wanted, lengths, groups, ages, strict=True):
         facts: dict[bytes, Any] = {}
         for row in () if isinstance(rows, Exception) else rows:
             if (group_facts := flat(row)).get(b"name") == group.encode():
@@ -285,9 +296,30 @@ async def _streams(connections: Connections, keys: Keys) -> tuple[Stream, ...]:
                 group=group if facts else "",
                 lag=int(lag) if lag is not None else None,
                 pending=int(facts.get(b"pending", 0)),
+                oldest_ms=oldest,
             )
         )
     return tuple(found)
+
+
+async def _oldest_entries(
+    connection: Connection, names: Sequence[str], groups: Sequence[str], infos: Sequence[Any]
+) -> list[int | None]:
+    """The age of each group's oldest entry that is not acknowledged: read already, or still to be read."""
+    asked: list[Command] = [("TIME",)]
+    for name, group, rows in zip(names, groups, infos, strict=True):
+        found = [] if isinstance(rows, Exception) else [flat(row) for row in rows]
+        last = next((row[b"last-delivered-id"] for row in found if row.get(b"name") == group.encode()), b"0-0")
+        asked += [("XPENDING", name, group), ("XRANGE", name, b"(" + last, "+", "COUNT", 1)]
+    clock, *replies = await connection.exchange(asked)
+    now = int(checked(clock, "reading the clock")[0]) * 1000
+    found_ages = list[int | None]()
+    for pending, unread in zip(replies[::2], replies[1::2], strict=True):
+        oldest = [] if isinstance(pending, Exception) or not pending[1] else [pending[1]]
+        oldest += [] if isinstance(unread, Exception) or not unread else [unread[0][0]]
+        times = [int(entry.partition(b"-")[0]) for entry in oldest]
+        found_ages.append(max(0, now - min(times)) if times else None)
+    return found_ages
 
 
 async def count_waiting(connections: Connections, keys: Keys) -> int | None:

@@ -10,7 +10,7 @@ from bus.requests import read_event, read_request
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.records.events import Seen, find_entry_anywhere, read_seen
-from workers.records.ids import whole_event_id
+from workers.records.id_prefixes import whole_event_id
 
 
 async def stored_event(connections: Connections, keys: Keys, beginning: str) -> tuple[Event, Seen]:

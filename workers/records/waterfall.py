@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from bus.requests import MOST_BUDGET_MS
 from bus.verdicts import Verdict
 from workers.delivery.deliveries import Attempt, Delivery
 from workers.records.events import Seen
-from workers.records.trace import Trace
+from workers.records.trace import Trace, trace_record
 from workers.runtime.wording import counted
 
 Kind = Literal["work", "wait", "unexplained"]
@@ -54,6 +54,11 @@ def waterfall(trace: Trace) -> list[Span]:
     return spans
 
 
+def timed_trace_record(trace: Trace) -> dict[str, Any]:
+    """A trace with its waterfall, as `--json` and the gateway give it."""
+    return {**trace_record(trace), "waterfall": [span._asdict() for span in waterfall(trace)]}
+
+
 def _start_ms(seen: Seen) -> int:
     """When its hook command started, by the time in its id; with a wrong clock, when it was requested or recorded."""
     match = _ID_TIME.fullmatch(seen.id)
@@ -74,14 +79,28 @@ def _request_spans(seen: Seen, began: int) -> Iterator[Span]:
     if asked:
         yield Span("hook command", 0.0, asked, note="start, reading, sending")
     decided = max(asked, float(seen.decided - began)) if seen.decided else recorded
-    start = max(asked, decided - seen.verdict.ms)
+    held = _held_since(seen)
+    evaluated = decided if held is None else min(decided, float(held - began))
+    start = max(asked, evaluated - seen.verdict.ms)
     if start - asked >= _WORTH_NAMING:
         note = "until an evaluator has it" if seen.decided else "until an evaluator has it, and the time of the reply"
         yield Span("queue", asked, start - asked, kind="wait", note=note)
     yield from _evaluation_spans(seen.verdict, start)
+    if decided - evaluated >= _WORTH_NAMING:
+        yield Span(
+            "person", evaluated, decided - evaluated, kind="wait", note="held until a person's answer or its end"
+        )
     if seen.decided:
         replied = max(decided, start + seen.verdict.ms)
         yield Span("reply", replied, max(0.0, recorded - replied), note="written for the agent, and recorded")
+
+
+def _held_since(seen: Seen) -> int | None:
+    """When its call began to wait for a person; None if it was not held, or a ticket of an earlier call let it pass."""
+    approval = seen.verdict.approval if seen.verdict is not None else None
+    if approval is None or approval.ticket or not seen.asked <= approval.asked:
+        return None
+    return approval.asked
 
 
 def _evaluation_spans(verdict: Verdict, start: float) -> Iterator[Span]:

@@ -10,7 +10,8 @@ from bus.errors import DecodeError, FleethookError
 from bus.hooks import Endpoint
 from bus.ids import webhook_id
 from bus.requests import read_event, read_request
-from bus.secrets.redaction import REDACTED, is_secret_name, redact_text, redact_url
+from bus.secrets.redaction import is_secret_name, redact_text, redact_url
+from bus.secrets.replacements import REDACTED
 from bus.wire.codec import decode_verdict
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys

@@ -1,6 +1,7 @@
 """How a process learns that it has to end: by a signal, or by the death of its supervisor.
 
-The supervisor holds the only write end of a pipe. Every child has the read end, whose number is in its environment. However the
+The supervisor holds the only write end of a pipe. Every child has the read end, whose number is in its environment. A program
+that starts `fleethook up` for itself alone (the demo, the bench, tests) is its supervisor in the same way. However the
 supervisor dies, the kernel closes the write end, and the children read the end of the file. (Linux alone would have a
 parent-death signal; a pipe is the same everywhere, and a fork of the child can watch it too.)
 """
@@ -12,6 +13,8 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 VARIABLE: Final = "FLEETHOOK_LIFELINE"
@@ -19,6 +22,20 @@ VARIABLE: Final = "FLEETHOOK_LIFELINE"
 
 GRACE: Final = 15.0
 """Seconds between SIGTERM and the exit by force."""
+
+
+@contextmanager
+def lifeline() -> Iterator[int]:
+    """The read end of a new pipe; its write end is closed when the block or this process ends.
+
+    Give a child the number in VARIABLE, and the descriptor by `pass_fds`.
+    """
+    read_end, write_end = os.pipe()
+    try:
+        yield read_end
+    finally:
+        os.close(write_end)
+        os.close(read_end)
 
 
 def die_with_parent(grace: float = GRACE) -> bool:

@@ -17,7 +17,7 @@ from bus.hooksets.host_hooks import KnownRecords
 from bus.host_requests import Hosts, HostState
 from bus.ids import host_name
 from bus.outcomes import Outcome
-from bus.verdicts import Part, Policy, Verdict, bus_policy, fallback_decision, strictest
+from bus.verdicts import Part, Policy, Verdict, bus_policy, failed, fallback_decision, strictest
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.runtime.clock import ServerClock
@@ -63,6 +63,18 @@ class Placement:
         if not await self.needs_host(event, hooks, folder):
             return None
         return partial(self._ask, [hook for hook in hooks if hook.on_host], folder, policy, deadline, latest, clock)
+
+    async def host_rules(self, event: Event, policy: Policy) -> AskHost | None:
+        """A function that asks the event's machine what its rules say, without its other hooks; None if no worker is there."""
+        return partial(self._ask_rules, policy) if (await self._hosts.state(event.host)).alive else None
+
+    async def _ask_rules(self, policy: Policy, event: Event, _seconds: float, changes: Mapping[str, Any]) -> Verdict:
+        try:
+            answer = await self._hosts.ask_rules(event, changes, policy, _LEAST_SECONDS)
+        except FleethookError:
+            answer = None
+        why = f"host {event.host!r} did not answer in time"
+        return answer or failed(bus_policy(policy, event.type), why, event=event.id)
 
     async def _ask(
         self,

@@ -7,9 +7,9 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from bus.config.settings import Settings
 from bus.hooksets.in_force import Watcher
@@ -17,9 +17,13 @@ from bus.secrets.redaction import redact_text
 from bus.system.directories import directories
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
+from workers.runtime.consumer_loop import cancel_tasks
 from workers.runtime.lifeline import die_with_parent
 
 _T = TypeVar("_T")
+
+Work = Callable[[Keys, Connections, Watcher], Awaitable[None]]
+"""What a process does until it ends."""
 
 SELDOM_THRESHOLDS: Final = (20_000, 20, 50)
 """Thresholds of the garbage collector. Most objects of a worker are freed without it, and with Python's own thresholds a
@@ -45,7 +49,7 @@ class Process:
 
     def watcher(self, connections: Connections) -> Watcher:
         """The hooks in force, as this host sees them."""
-        return Watcher.here(connections, self.keys, directories())
+        return Watcher.here(connections, self.keys, directories(), judges=self.kind in {"evaluator", "host"})
 
     def report_ready(self) -> None:
         """Print that we are ready; the supervisor waits for this line."""
@@ -63,6 +67,27 @@ class Process:
 
         with asyncio.Runner(loop_factory=fast_loop()) as runner:
             return runner.run(whole())
+
+
+def with_task(work: Work, task: Callable[[Keys, Connections], Coroutine[Any, Any, None]]) -> Work:
+    """The work of a process, plus a task that runs beside it and is cancelled at its end."""
+
+    async def both(keys: Keys, connections: Connections, watcher: Watcher) -> None:
+        running = asyncio.create_task(task(keys, connections))
+        running.add_done_callback(_log_failure)
+        try:
+            await work(keys, connections, watcher)
+        finally:
+            await cancel_tasks([running])
+
+    return both
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    """Log why a task that runs for good has ended, because nobody waits for its result."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        name = getattr(task.get_coro(), "__name__", "a task")
+        logging.getLogger("fleethook.worker").error("%s has ended", name, exc_info=error)
 
 
 class _Redacting(logging.Formatter):

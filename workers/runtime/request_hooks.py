@@ -13,13 +13,14 @@ from bus.errors import OverBudget
 from bus.events import Event
 from bus.hooks import Hook
 from bus.hooksets.in_force import HookSet
+from bus.matching.checker_messages import Question, answer_rule
 from bus.matching.disk import light_disk
 from bus.matching.findings import Findings
-from bus.matching.questions import Question, answer_rule
 from bus.matching.rules import unread_notes
 from bus.outcomes import Outcome
 from bus.requests import Request
 from bus.runners.rule import rule_outcome
+from workers.runtime.placement import Placement
 from workers.runtime.rule_checks import RuleChecks
 
 _LATE = "its condition took too long to be checked"
@@ -116,3 +117,14 @@ class HandledRequest(NamedTuple):
     async def with_fitting_hooks(self) -> Self:
         """The same request with the hooks that fit its event; raises OverBudget as RequestHooks does."""
         return self._replace(hooks=await self.in_force.fitting(self.event))
+
+    @property
+    def is_light(self) -> bool:
+        """Whether its hooks are rules and plugins alone, which run in processes that are there already."""
+        return all(hook.kind in {"rule", "plugin"} for hook in self.hooks)
+
+    async def needs_slot(self, placement: Placement) -> bool:
+        """Whether it takes more than rules of this process; raises Unreachable."""
+        return any(hook.kind != "rule" for hook in self.hooks) or (
+            placement.is_remote(self.event) and await placement.needs_host(self.event, self.hooks, self.request.folder)
+        )

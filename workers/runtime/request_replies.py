@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
+from bus.errors import DecodeError
 from bus.events import Event
-from bus.requests import Request, answer_call, call_key, event_type, render
+from bus.requests import Request, Ticket, answer_call, call_key, event_type, render
+from bus.runners.evaluation_spans import with_fallback_span
 from bus.verdicts import POLICIES_BY_STRICTNESS, Policy, Verdict, bus_policy, failed
+from bus.wire.codec import encode_verdict
 from bus.wire.keys import Keys
 from bus.wire.streams import ScriptCall
 from workers.delivery.dead_letters import poison_call
 from workers.runtime.clock import ServerClock
-from workers.runtime.counters import Counters
+from workers.runtime.counters import VerdictCounts
 
 log = logging.getLogger("fleethook.evaluator")
 
 
 class Replies:
-    """Makes the Redis calls that answer requests of one group, and counts the verdicts."""
+    """Makes the Redis calls that answer requests of one group."""
 
-    def __init__(self, keys: Keys, group: str, policy: Policy, counters: Counters, clock: ServerClock) -> None:
-        self._keys, self._group, self._policy, self._counters, self._clock = keys, group, policy, counters, clock
+    def __init__(
+        self, keys: Keys, group: str, policy: Policy, clock: ServerClock, flag: Callable[[Request], bytes]
+    ) -> None:
+        """`flag` makes what the caller's hook command keeps while a stop is in force."""
+        self._keys, self._group, self._policy, self._clock, self._flag = keys, group, policy, clock, flag
+        self.counts = VerdictCounts()
+        """What the answers add to the metrics."""
 
     def strictest_policy(self, request: Request) -> Policy:
         """The stricter of the request's failure policy and the evaluator's."""
@@ -30,22 +39,50 @@ class Replies:
         """The verdict of the failure policy, with the reason `why`."""
         return failed(bus_policy(self.strictest_policy(request), event_type(request, event)), why, event=request.id)
 
-    def answer(self, request: Request, event: Event | None, verdict: Verdict, *, owner: str = "") -> ScriptCall:
-        """The call that answers a request with a verdict, in the agent's own form."""
+    def answer(
+        self,
+        request: Request,
+        event: Event | None,
+        verdict: Verdict,
+        *,
+        owner: str = "",
+        ticket: Ticket | None = None,
+        known: bool = False,
+    ) -> ScriptCall:
+        """The call that answers a request with a verdict, in the agent's own form.
+
+        `known`: the verdict is that of the same hook call before.
+        """
         if verdict.fallback:
             log.warning(
                 "request %s of %s: fallback %s: %s", request.id, request.source, verdict.decision, verdict.fallback
             )
-        answer, verdict = render(request, verdict, event)
-        self._counters.count_answer(verdict)
-        name = "" if verdict.fallback else call_key(event, self._keys)  # a fallback is not kept for the same call
-        return answer_call(request, self._keys, self._group, verdict, answer, name, owner, self._clock.now())
+            request = with_fallback_span(request, event, self._group, self.strictest_policy(request), verdict)
+        answer, verdict = render(request, verdict, event, self._flag(request))
+        counts = self.counts.of_answer(verdict, request.source, event_type(request, event), known=known)
+        # A fallback is not kept for the same call, nor is an answer that holds only until a person has said more.
+        waits = bool(verdict.stop) or (verdict.approval is not None and verdict.approval.state == "waiting")
+        name = "" if verdict.fallback or waits else call_key(event, self._keys)
+        now = self._clock.now()
+        return answer_call(request, self._keys, self._group, verdict, answer, name, owner, now, ticket, counts)
+
+    def provisional(self, request: Request, event: Event, verdict: Verdict) -> bytes:
+        """The answer in the agent's own form that its caller keeps while the call waits for a person."""
+        answer, verdict = render(request, verdict, event, self._flag(request))
+        return answer or encode_verdict(verdict)
 
     def bury(self, request: Request, why: str) -> list[ScriptCall]:
         """The calls that make a dead letter and send the waiting agent a failure verdict."""
         log.warning("request %s of %s: %s; dead letter", request.id, request.source, why)
         letter = poison_call(self._keys, request.entry, why, acknowledge="")
         return [letter, self.answer(request, None, self.failed(request, None, why))]
+
+    def unreadable(self, request: Request, error: Exception) -> list[ScriptCall]:
+        """The calls that answer a request whose payload could not be read."""
+        if isinstance(error, DecodeError):
+            return self.bury(request, f"payload could not be read: {error}")
+        log.error("request %s", request.id, exc_info=error)
+        return self.bury(request, f"payload could not be read: {type(error).__name__}")
 
     def broken(self, request: Request, event: Event, error: Exception) -> list[ScriptCall]:
         """The calls that answer a request after an unexpected error of the evaluator; logs the error."""

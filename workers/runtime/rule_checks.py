@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from bus.matching.checker import WALL_SECONDS
+from bus.matching.checker_messages import Question
 from bus.matching.findings import Findings, ask, checker, unanswered
-from bus.matching.questions import Question
 from bus.system.child import ChildProcess
 
 PROCESSES: Final = 2

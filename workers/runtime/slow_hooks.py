@@ -20,12 +20,15 @@ from bus.hooks import Hook
 from bus.requests import Request
 from bus.wire.connections import Connections
 from bus.wire.keys import NOTE_MS, note_key
-from bus.wire.streams import ScriptCall, checked
+from bus.wire.streams import ScriptCall, call
 
 log = logging.getLogger("fleethook.patience")
 
 MOST_SLOW: Final = 64
 """How many slow hooks of one process need no slot; each further one keeps its slot."""
+
+MOST_LIGHT: Final = 64
+"""How many tasks of one process may wait for plugins alone; they need no slot, so that a stuck plugin takes none."""
 
 _FIRST_SECONDS: Final = 1.0
 _EVERY_SECONDS: Final = 1.0
@@ -62,9 +65,7 @@ async def is_waited_for(connections: Connections, request: Request, now: int) ->
     """
     if request.handed < 2 or not request.reply or now >= request.latest:
         return False
-    with connections.lease() as connection:
-        (known,) = await connection.exchange([("PEXPIRE", note_key(request.reply), NOTE_MS)])
-    return bool(checked(known, "looking for who waits") == 1)
+    return bool(await call(connections, "note", (note_key(request.reply), ""), (NOTE_MS, "1")))
 
 
 class Slots:
@@ -76,21 +77,29 @@ class Slots:
         self.held: set[tuple[str, str]] = set()
         """The stream and id of each entry that a task works on."""
         self._slow: set[asyncio.Task[None]] = set()
+        self._light: set[asyncio.Task[None]] = set()
 
     @property
     def free(self) -> int:
         """How many more tasks may start."""
-        return self._count - len(self.tasks) + len(self._slow)
+        return self._count - len(self.tasks) + len(self._slow | self._light)
 
-    def start(self, work: Coroutine[Any, Any, None], stream: str, entry: str) -> None:
+    def has_room(self, *, light: bool = False) -> bool:
+        """Whether one more task may start; a light one needs no slot."""
+        return len(self._light) < MOST_LIGHT if light else self.free > 0
+
+    def start(self, work: Coroutine[Any, Any, None], stream: str, entry: str, *, light: bool = False) -> None:
         """Start a task that works on this entry."""
         task = asyncio.create_task(work)
         self.tasks.add(task)
+        if light:
+            self._light.add(task)
         self.held.add((stream, entry))
 
         def done(ended: asyncio.Task[None]) -> None:
             self.tasks.discard(ended)
             self._slow.discard(ended)
+            self._light.discard(ended)
             self.held.discard((stream, entry))
 
         task.add_done_callback(done)
@@ -118,7 +127,7 @@ class Slots:
         while True:
             try:
                 with connections.lease() as connection:
-                    await connection.exchange([ScriptCall("note", keys, (NOTE_MS,)).whole_command()])
+                    await connection.exchange([ScriptCall("note", keys, (NOTE_MS, "")).whole_command()])
             except FleethookError as error:
                 log.warning(
                     "a hook runs for longer than its agent's deadline, and the note cannot be written: %s", error

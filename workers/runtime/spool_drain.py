@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from bus.errors import FleethookError
-from bus.hooksets.in_force import Watcher
 from bus.shim.answer_file import RedisServer, program_spool, read_answer_file, server_from_url
 from bus.shim.spool import Draining, add_commands, spools
 from bus.system.directories import Directories, directories
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked, server_now
+from workers.runtime.process import Work, with_task
 
 log = logging.getLogger("fleethook.spools")
 
@@ -27,21 +27,10 @@ LOOK_SECONDS: Final = 0.5
 _LOCK_SECONDS: Final = 0.1
 """How long we wait for a spool that a hook command has locked, before we try again later."""
 
-Work = Callable[[Keys, Connections, Watcher], Awaitable[None]]
-
 
 def draining(url: str, work: Work) -> Work:
     """The work of a process, plus a task that drains this machine's spools."""
-
-    async def work_and_drain(keys: Keys, connections: Connections, watcher: Watcher) -> None:
-        task = asyncio.create_task(_drain_on(url, keys, connections))
-        try:
-            await work(keys, connections, watcher)
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
-
-    return work_and_drain
+    return with_task(work, partial(_drain_on, url))
 
 
 async def drain_spools(places: Directories, url: str, keys: Keys, connections: Connections) -> int:
@@ -54,7 +43,9 @@ async def drain_spools(places: Directories, url: str, keys: Keys, connections: C
         waits, marked = _is_there(path, "") or _is_there(path, ".draining"), _is_there(path, ".away")
         if not (waits or marked):
             continue
-        if path != program_folder and not _is_ours(path, places, await asyncio.to_thread(server_from_url, url), keys):
+        if path != program_folder and not is_ours(
+            path.name, places, await asyncio.to_thread(server_from_url, url), keys
+        ):
             continue
         if marked:  # the server can be reached, so hook commands may wait for it again
             await server_now(connections)
@@ -92,9 +83,10 @@ def _is_there(path: Path, end: str) -> bool:
     return path.with_name(path.name + end).exists()
 
 
-def _is_ours(path: Path, places: Directories, server: RedisServer, keys: Keys) -> bool:
+def is_ours(agent: str, places: Directories, server: RedisServer, keys: Keys) -> bool:
+    """Whether the hook commands of an agent on this machine ask our fleet, by its answer file."""
     try:
-        answers = read_answer_file(places.answer_file(path.name))
+        answers, path = read_answer_file(places.answer_file(agent)), places.spool(agent)
     except FleethookError:
         return False
     known = answers.server

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from bus.ids import event_id
 from bus.requests import read_request
@@ -18,6 +18,8 @@ _SEARCH_MS: Final = 60_000
 """An event that arrived although it was spooled is searched this far around its time: the agent's clock may be off by it."""
 _EVENT_ID: Final = re.compile(r"e[0-9a-f]{32}")
 _MOST_SEEN: Final = 10_000
+_AT_ONCE: Final = 16
+"""How many are searched for in one exchange: with large events around, each search takes long."""
 
 
 async def keep_if_first(connections: Connections, keys: Keys, entry: StreamEntry) -> bool:
@@ -42,7 +44,10 @@ class Repeats:
         asked = [entry for entry in entries if b"spooled" in entry.fields and b"id" in entry.fields]
         if not asked:
             return list(entries)
-        replies = await call_all(connections, [_call(keys, entry, read_only=True) for entry in asked])
+        replies: list[Any] = []
+        for start in range(0, len(asked), _AT_ONCE):
+            page = asked[start : start + _AT_ONCE]
+            replies += await call_all(connections, [_call(keys, entry, read_only=True) for entry in page])
         repeats = {
             entry.id for entry, reply in zip(asked, replies, strict=True) if not checked(reply, "reading events")
         }

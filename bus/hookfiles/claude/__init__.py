@@ -15,8 +15,8 @@ from typing import Final
 from bus.agents.claude import NAME as CLAUDE
 from bus.config.hook_file_value import HookFile
 from bus.events import Event
+from bus.hookfiles.claude.command_output import ION, command_outcome, json_outcome
 from bus.hookfiles.claude.matching import TOOL_EVENTS, field, matches, moment, tool_name_for_hook
-from bus.hookfiles.claude.output import ION, answered, ended
 from bus.hookfiles.claude.permission_rules import holds
 from bus.hookfiles.claude.reading import read
 from bus.hookfiles.claude.run_by_claude import claude_runs
@@ -80,7 +80,7 @@ class _Hooks:
 
     def outcome(self, hook: Hook, event: Event, done: Finished, seconds: float) -> Outcome:
         """The decision, context or changed input, from the exit code and stdout (I-03)."""
-        return ended(hook, _moment(hook), event, _tool(hook, event), done, seconds)
+        return command_outcome(hook, _moment(hook), event, _tool(hook, event), done, seconds)
 
     def http_body(self, event: Event, verdict: Verdict | None, hook: Hook | None = None) -> bytes:  # noqa: ARG002 - the seam's arguments
         """The body for an http hook: the same bytes as a command's stdin."""
@@ -90,7 +90,7 @@ class _Hooks:
 
     def http_answer(self, raw: bytes, hook: Hook, event: Event) -> Outcome:
         """The outcome of an http hook's answer: only a JSON object is valid; any other answer is a failure."""
-        return answered(hook, _moment(hook), event, _tool(hook, event), raw)
+        return json_outcome(hook, _moment(hook), event, _tool(hook, event), raw)
 
 
 def _moment(hook: Hook) -> str:

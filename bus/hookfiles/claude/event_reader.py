@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +32,7 @@ from bus.hookfiles.claude.scripts import (
 from bus.hookfiles.common import Reading, foreign_variables
 from bus.hooks import Hook, HttpCall, Layer
 from bus.http.address_policy import parse_target
+from bus.lazy.regex import lazy_regex
 from bus.secrets.redaction import is_secret_name, redact_text
 from bus.verdicts import Policy
 
@@ -48,9 +48,12 @@ _NOT_RUN_YET: Final[Mapping[str, str]] = {
 }
 _SHELLS: Final[Mapping[str | None, str]] = {None: "", "bash": "bash", "powershell": "pwsh"}
 _POLICIES: Final[Mapping[str | None, Policy | None]] = {None: None, "continue": "allow", "block": "deny"}
-_ENV: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
-_LOOKS_MS: Final = 1000
-_LOOKS_S: Final = 100
+_ENV: Final = lazy_regex(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
+_PROBABLY_MILLISECONDS: Final = 1000
+"""A timeout of Claude Code from this number on is probably meant in milliseconds."""
+
+_PROBABLY_SECONDS: Final = 100
+"""A timeout of ion below this number is probably meant in seconds."""
 
 
 @dataclass(slots=True)
@@ -77,7 +80,7 @@ class EventReader(Reading):
         )
         self.settings: Mapping[str, Plain] = {}
         self.env: dict[str, str] = {}
-        self.unseen: list[str] = []
+        self.variables_not_passed: list[str] = []
 
     def read(self, at: PathParts) -> HookFile:
         """The hooks at `at`: an object of events, or an object whose `hooks` is one."""
@@ -87,7 +90,7 @@ class EventReader(Reading):
         if value is None and not at:
             return self.done()
         if not isinstance(value, dict):
-            self.report(at, "hooks are an object of events", hint='write {"hooks": {"PreToolUse": [ … ]}}')
+            self.report(at, "hooks has to be an object of events", hint='write {"hooks": {"PreToolUse": [ … ]}}')
             return self.done()
         if "hooks" in value:
             self.settings, at, value = (value if not at else {}), (*at, "hooks"), value["hooks"]
@@ -103,8 +106,8 @@ class EventReader(Reading):
         for name, groups in (value or {}).items():
             if name != "description" and not is_extra(name):
                 self.event((*at, name), name, groups)
-        if self.unseen:
-            names = ", ".join(f"${name}" for name in dict.fromkeys(self.unseen))
+        if self.variables_not_passed:
+            names = ", ".join(f"${name}" for name in dict.fromkeys(self.variables_not_passed))
             hint = 'name what a hook needs beside its command: "env_pass": ["NAME"]'
             self.warn(
                 at, f"a hook sees PATH, HOME and the like here, not all of the environment: {names} is empty", hint=hint
@@ -247,14 +250,14 @@ class EventReader(Reading):
         """The timeout in seconds: ion counts milliseconds, Claude Code seconds (I-04)."""
         timeout, place = handler.timeout, (*at, "timeout")
         if self.dialect == ION:
-            if timeout is not None and timeout < _LOOKS_S:
+            if timeout is not None and timeout < _PROBABLY_SECONDS:
                 self.warn(
                     place,
                     f"timeout is {timeout:g} ms; ion counts milliseconds",
                     hint=f"{timeout:g} s are {timeout * 1000:g}",
                 )
             return (timeout or _ION_DEFAULT) / 1000
-        if timeout is not None and timeout >= _LOOKS_MS:
+        if timeout is not None and timeout >= _PROBABLY_MILLISECONDS:
             self.warn(
                 place,
                 f"timeout is {timeout:g} s; Claude Code counts seconds",
@@ -276,8 +279,8 @@ class EventReader(Reading):
         if handler.wakes:
             self.warn(
                 (*at, "asyncRewake"),
-                "it runs in the background and cannot wake the agent here (asyncRewake): the text of exit 2 goes with the "
-                "session's next event that can carry it",
+                "it runs in the background and cannot wake the agent here (asyncRewake): at exit 2 the model gets its text "
+                "with the session's next event that can carry it",
             )
         before = len(self.warnings), len(self.problems)
         for place, text in texts:
@@ -287,7 +290,9 @@ class EventReader(Reading):
             for name in unset:
                 self.warn(place, f"{name} is not set here; the command sees no value for it")
             known = {*unset, *handler.env_pass, *self.env, *SET_HERE}
-            self.unseen += (name for name in foreign_variables(text, "CLAUDE_PLUGIN_") if name not in known)
+            self.variables_not_passed += (
+                name for name in foreign_variables(text, "CLAUDE_PLUGIN_") if name not in known
+            )
         text, args = filled(handler.command, handler.args, self.roots)
         if not args and (len(self.warnings), len(self.problems)) == before:
             self.script((*at, "command"), text, self.roots.project)

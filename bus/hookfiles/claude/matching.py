@@ -11,6 +11,7 @@ from bus.agents.claude import CAPABILITIES
 from bus.agents.claude import NAME as CLAUDE
 from bus.errors import PatternError
 from bus.events import Event
+from bus.lazy.regex import lazy_regex
 from bus.matching.regexes import compile_regex
 from bus.tools import TABLE, canonical_tool, tool_for, tool_names
 
@@ -82,8 +83,8 @@ _NEUTRAL: Final[Mapping[str, object]] = {
 }
 """The value of a field if the agent does not give one."""
 
-_NAMES: Final = re.compile(r"[A-Za-z0-9_ ,|-]*")
-_NAMED_GROUP: Final = re.compile(r"\(\?<(?=[A-Za-z_])")
+_NAMES: Final = lazy_regex(r"[A-Za-z0-9_ ,|-]*")
+_NAMED_GROUP: Final = lazy_regex(r"\(\?<(?=[A-Za-z_])")
 _CAP: Final = 256
 """The most characters of a name that are matched: some patterns run with `re`, whose time is not bounded."""
 

@@ -11,12 +11,13 @@ from urllib.parse import urlsplit
 from bus.errors import PatternError
 from bus.events import Event
 from bus.hookfiles.claude.matching import names
+from bus.lazy.regex import lazy_regex
 from bus.matching.globs import compile_path_glob
 from bus.matching.paths import event_place, located
 from bus.matching.regexes import Regex, compile_regex
 from bus.shell import commands_if_light
 
-_RULE: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*\*?)(?:\((.*)\))?", re.DOTALL)
+_RULE: Final = lazy_regex(r"([A-Za-z_][A-Za-z0-9_-]*\*?)(?:\((.*)\))?", re.DOTALL)
 _FILES: Final = frozenset({"Read", "Write", "Edit", "MultiEdit", "NotebookEdit", "NotebookRead", "Glob", "Grep", "LS"})
 _UNKNOWN: Final = "$…"  # bus.shell's sign for a value that only the shell knows
 _MORE: Final = frozenset("*")

@@ -16,6 +16,7 @@ import msgspec
 
 from bus.config.documents import Document, PathParts, Plain, load, loads, read_file
 from bus.errors import ConfigError
+from bus.lazy.regex import lazy_regex
 from bus.matching.paths import within
 
 MANIFEST: Final = Path(".claude-plugin", "plugin.json")
@@ -29,10 +30,10 @@ _MARKS: Final = (
     Path("skills"),
     Path("agents"),
 )
-_ROOT: Final = re.compile(r"\$\{(?:CLAUDE_PLUGIN_ROOT|PLUGIN_ROOT)\}")
-_SLUG: Final = re.compile(r"[^A-Za-z0-9_-]+")
-_FRONT: Final = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*(?:\n|\Z)", re.DOTALL)
-_COMMENT: Final = re.compile(r"(?:#!.*\n)?\s*#[ \t]*([^\n]+)")
+_ROOT: Final = lazy_regex(r"\$\{(?:CLAUDE_PLUGIN_ROOT|PLUGIN_ROOT)\}")
+_SLUG: Final = lazy_regex(r"[^A-Za-z0-9_-]+")
+_FRONT: Final = lazy_regex(r"\A---[ \t]*\n(.*?)\n---[ \t]*(?:\n|\Z)", re.DOTALL)
+_COMMENT: Final = lazy_regex(r"(?:#!.*\n)?\s*#[ \t]*([^\n]+)")
 _MOST: Final = 500
 """The most files of one kind; a folder with more is not a plugin."""
 

@@ -26,7 +26,7 @@ from bus.hooks import Layer
 def read(path: Path, layer: Layer, dialect: str) -> HookFile:
     """The hooks in a file or folder; raises ConfigError only if nothing can be read."""
     path = Path(os.path.abspath(os.path.expanduser(path)))
-    return _numbered(_joined(_parts(path, layer, dialect))).sealed()
+    return _numbered(_joined(_parts(path, layer, dialect))).with_digest()
 
 
 def _joined(parts: Iterable[HookFile]) -> HookFile:

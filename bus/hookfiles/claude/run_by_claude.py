@@ -8,7 +8,6 @@ hook: a hook that runs twice is harmless, a guard that never runs is not.
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import Final
 
@@ -17,11 +16,12 @@ from bus.config.documents import load
 from bus.errors import ConfigError
 from bus.events import Event
 from bus.hooks import Hook, Layer
+from bus.lazy.regex import lazy_regex
 from bus.matching.paths import within
 
 _SETTINGS: Final = frozenset({"settings.json", "settings.local.json"})
-_INSTALLED: Final = re.compile(r"(.+)/plugins/cache/([^/]+)/([^/]+)/[^/]+/?\Z")
-_REPLACED: Final = re.compile(r"[^A-Za-z0-9]")
+_INSTALLED: Final = lazy_regex(r"(.+)/plugins/cache/([^/]+)/([^/]+)/[^/]+/?\Z")
+_REPLACED: Final = lazy_regex(r"[^A-Za-z0-9]")
 """Claude Code replaces these characters of a path by `-` to name the project folder."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Final, NamedTuple
 
 from bus.errors import ConfigError
 from bus.hookfiles.claude.plugins import inside
+from bus.lazy.regex import lazy_regex
 
 SET_HERE: Final = frozenset(
     {
@@ -27,15 +27,15 @@ SET_HERE: Final = frozenset(
 )
 """Variables that a hook gets here in addition to CLAUDE_PLUGIN_…; some are empty if the agent does not give a value."""
 
-_PLUGIN: Final = re.compile(r"\$\{(?:CLAUDE_PLUGIN_ROOT|PLUGIN_ROOT)\}")
-_RUNTIME: Final = re.compile(
+_PLUGIN: Final = lazy_regex(r"\$\{(?:CLAUDE_PLUGIN_ROOT|PLUGIN_ROOT)\}")
+_RUNTIME: Final = lazy_regex(
     r"(\$\{(?:CLAUDE_PROJECT_DIR|CLAUDE_PLUGIN_DATA|ION_SESSION_ID|ION_CWD|ION_MODEL|ION_PROVIDER)\})"
 )
-_SCRIPT: Final = re.compile(r"\$\{?(CLAUDE_PLUGIN_ROOT|PLUGIN_ROOT|CLAUDE_PROJECT_DIR)\b\}?[\"']?(/[^\s\"'`;|&<>()$]*)")
-_UNSET: Final = re.compile(r"\$\{?(CLAUDE_ENV_FILE|CLAUDE_PLUGIN_OPTION_\w+|user_config\.\w+)")
-_INSTALLED: Final = re.compile(r"/\.claude/plugins/cache/([\w-]+)/([\w-]+)/[^/]+/?\Z")
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_@%+=:,./ -]+")
-_VARIABLE: Final = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
+_SCRIPT: Final = lazy_regex(r"\$\{?(CLAUDE_PLUGIN_ROOT|PLUGIN_ROOT|CLAUDE_PROJECT_DIR)\b\}?[\"']?(/[^\s\"'`;|&<>()$]*)")
+_UNSET: Final = lazy_regex(r"\$\{?(CLAUDE_ENV_FILE|CLAUDE_PLUGIN_OPTION_\w+|user_config\.\w+)")
+_INSTALLED: Final = lazy_regex(r"/\.claude/plugins/cache/([\w-]+)/([\w-]+)/[^/]+/?\Z")
+_PLAIN: Final = lazy_regex(r"[A-Za-z0-9_@%+=:,./ -]+")
+_VARIABLE: Final = lazy_regex(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
 
 
 class Roots(NamedTuple):

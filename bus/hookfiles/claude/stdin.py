@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from bus.agents.claude import NAME as CLAUDE
 from bus.events import Event
 from bus.hookfiles.claude.matching import TOOL_EVENTS, field
+from bus.lazy.regex import lazy_regex
 from bus.tools import canonical_input, input_for, lost_fields, native_input
 from bus.wire.codec import write_json
 
@@ -34,7 +34,7 @@ _EXTRA_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 """Further fields of each event. Claude Code leaves out a field without a value, except those in `_NULLABLE`."""
 
 _NULLABLE: Final = frozenset({"custom_instructions"})
-_HUNK: Final = re.compile(r"^\*\*\* (Add|Update) File: (.+?)[ \t]*$")
+_HUNK: Final = lazy_regex(r"^\*\*\* (Add|Update) File: (.+?)[ \t]*$")
 _MADE_FROM_PATCH: Final = frozenset({"old", "new", "content"})
 
 

@@ -15,13 +15,16 @@ from bus.events import Event, EventType
 from bus.hooks import Hook
 from bus.matching.command_match import CommandMatch
 from bus.matching.conditions import compile_condition
+from bus.matching.facts.hosts import HostKind
+from bus.matching.facts.secrets import SecretClass
 from bus.matching.patterns import Index
 from bus.matching.rules import Incident, Rule, check_rule, judge
+from bus.secrets.redaction import redact_text
 
 FOLDER: Final = Path(__file__).parent
 
 DEFAULT_PACKS: Final = ("destructive-commands", "fleethook-itself")
-"""What the first `up` switches on for its user, and `guards publish` for the fleet."""
+"""The packs that the first `up` switches on for its user, and `guards publish` for the fleet."""
 
 TEST_DIRECTORY: Final = "/home/dev/app"
 """The default directory of the tests of packs: a project below a home directory, which does not exist on this disk."""
@@ -29,26 +32,39 @@ TEST_DIRECTORY: Final = "/home/dev/app"
 Expected = Literal["deny", "ask", "allow"]
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One test beside a rule: a tool call, and the decision that the pack has to give."""
+class _CaseEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The tool call or prompt of a test, as a pack's file has it."""
 
-    expected: Expected
     tool: str = "bash"
     command: str = ""
     path: str = ""
     content: str = ""
+    url: str = ""
+    input: dict[str, Any] = {}
+    """Further fields of the tool's input."""
+    prompt: str = ""
+    """A person's prompt, instead of a tool call."""
     cwd: str = TEST_DIRECTORY
     source: str = "generic"
     native: str = ""
     """The agent's own event, for rules about one agent."""
+
+
+class Case(_CaseEntry, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One test beside a rule: a tool call, and the decision that the pack has to give."""
+
+    expected: Expected
     hook: str = ""
     """The id of the rule that the test belongs to."""
     origin: str = ""
 
     @property
     def event(self) -> Event:
-        """The event of this tool call."""
-        given = {"command": self.command, "path": self.path, "content": self.content}
+        """The event of this tool call or prompt."""
+        if self.prompt:
+            kind = EventType.USER_PROMPT_SUBMIT.value
+            return Event(type=kind, source=self.source, native=self.native, cwd=self.cwd, data={"prompt": self.prompt})
+        given = {"command": self.command, "path": self.path, "content": self.content, "url": self.url, **self.input}
         return Event(
             type=EventType.TOOL_PRE_EXECUTE.value,
             source=self.source,
@@ -57,6 +73,12 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             cwd=self.cwd,
             input={name: value for name, value in given.items() if value},
         )
+
+    @property
+    def call(self) -> str:
+        """The call as it is shown, without secrets."""
+        subject = self.path or self.url or self.content or self.prompt
+        return redact_text(self.command or f"{'prompt' if self.prompt else self.tool} {subject}")
 
 
 class Pack(NamedTuple):
@@ -76,18 +98,7 @@ class Failure(NamedTuple):
 
     def __str__(self) -> str:
         found = ", ".join(f"{rule} says {decision}" for rule, decision in self.decisions.items()) or "no rule fits"
-        what = self.case.command or f"{self.case.tool} {self.case.path}"
-        return f"{self.case.origin}: {what!r} should be {self.case.expected} by {self.case.hook}, but {found}"
-
-
-class _CaseEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    tool: str = "bash"
-    command: str = ""
-    path: str = ""
-    content: str = ""
-    cwd: str = TEST_DIRECTORY
-    source: str = "generic"
-    native: str = ""
+        return f"{self.case.origin}: {self.case.call!r} should be {self.case.expected} by {self.case.hook}, but {found}"
 
 
 class _Tests(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -110,7 +121,10 @@ class _RuleEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     commands: tuple[CommandMatch, ...] = ()
     command: tuple[str, ...] = ()
     path: tuple[str, ...] = ()
+    path_except: tuple[str, ...] = ()
     content: tuple[str, ...] = ()
+    secrets: tuple[SecretClass, ...] = ()
+    reaches: tuple[HostKind, ...] = ()
     outside_project: bool = False
     incident: Incident | Literal[""] = ""
 
@@ -127,17 +141,20 @@ def packs() -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def load_pack(name: str) -> Pack:
-    """Read a pack; raises NotFound if no pack has this name, and ConfigError with the place if it does not validate."""
+    """Read a pack; raises NotFound if no pack has this name, and ConfigError with the place if it does not validate.
+
+    A rule is compiled when it first judges an event: most processes judge none, and to compile all takes 0.25 s.
+    """
     if name not in packs():
         hint = suggestion(name, packs()) or f"known packs: {', '.join(packs())}"
         raise NotFound(f"no guard pack is called {name!r}; {hint}")
-    return read_pack(FOLDER / f"{name}.yaml")
+    return read_pack(FOLDER / f"{name}.yaml", compiled=False)
 
 
-def read_pack(path: Path) -> Pack:
+def read_pack(path: Path, *, compiled: bool = True) -> Pack:
     """Read a pack from its file `NAME.yaml` and the files beside it such as `NAME.git.yaml`.
 
-    Raises ConfigError with file, line and column.
+    Raises ConfigError with file, line and column; for a pattern or condition that cannot be compiled only if `compiled`.
     """
     rules: list[Hook] = []
     tests: list[Case] = []
@@ -150,6 +167,8 @@ def read_pack(path: Path) -> Pack:
             place: PathParts = ("rules", number)
             rule_entry = _convert(document, place, raw, _RuleEntry)
             hook, cases = _rule(document, path.stem, place, rule_entry, len(rules))
+            if compiled:
+                _compile(document, place, hook)
             if any(hook.id == other.id for other in rules):
                 raise document.error((*place, "id"), f"two rules are called {raw['id']!r}")
             rules.append(hook)
@@ -202,11 +221,19 @@ def _rule(
             commands=entry.commands,
             command=entry.command,
             path=entry.path,
+            path_except=entry.path_except,
             content=entry.content,
+            secrets=entry.secrets,
+            reaches=entry.reaches,
             outside_project=entry.outside_project,
             incident=entry.incident,
         ),
     )
+    return hook, tuple(_cases(document, place, entry.tests, hook))
+
+
+def _compile(document: Document, place: PathParts, hook: Hook) -> None:
+    """Compile everything in a rule; raises ConfigError with its place."""
     try:
         check_rule(hook.rule or Rule())
         if hook.when:
@@ -214,7 +241,6 @@ def _rule(
         Index([(hook, hook.on)])
     except ConfigError as error:
         raise document.error(place, error.message, hint=error.hint) from error
-    return hook, tuple(_cases(document, place, entry.tests, hook))
 
 
 def _cases(document: Document, place: PathParts, tests: _Tests, hook: Hook) -> list[Case]:

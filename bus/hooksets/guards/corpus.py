@@ -10,6 +10,7 @@ import msgspec
 from bus.errors import ConfigError
 from bus.events import Event, EventType
 from bus.hooksets.guards import TEST_DIRECTORY
+from bus.secrets.redaction import redact_text
 from bus.tools import TABLE, canonical_input, canonical_tool
 from bus.verdicts import Decision
 
@@ -17,7 +18,7 @@ Expected = Literal["deny", "ask", "stop", "allow"]
 """`stop` is deny or ask; `allow` that no rule objects."""
 
 ANOTHER_HOST: Final = "corpus.invalid"
-"""Where lines happen by default: not here, so that this machine's disk does not matter."""
+"""The default host of lines. It is not this machine, so that this machine's disk has no influence."""
 
 _LONGEST: Final = 1_000_000
 """Characters of one line."""
@@ -33,27 +34,30 @@ class CorpusLine(NamedTuple):
 
     @property
     def call(self) -> str:
-        """The call as it is shown: the command, else the tool and its input."""
+        """The call as it is shown: the command, else the tool and its input, or the prompt; without secrets."""
+        if self.event.type == EventType.USER_PROMPT_SUBMIT:
+            return redact_text(f"prompt: {self.event.data.get('prompt')}")
         command = self.event.input.get("command")
-        shown = command if isinstance(command, str) else msgspec.json.encode(self.event.input).decode()
+        shown = redact_text(command if isinstance(command, str) else msgspec.json.encode(self.event.input).decode())
         return shown if self.event.tool == "bash" else f"{self.event.native_tool or self.event.tool} {shown}"
 
     @property
     def identity(self) -> str:
-        """What makes it the same call as another line: tool and input."""
-        return msgspec.json.encode([self.event.tool, self.event.input], order="sorted").decode()
+        """The tool and input as text; two lines with the same text are the same call."""
+        given = [self.event.tool, self.event.input, self.event.data]
+        return msgspec.json.encode(given, order="sorted").decode()
 
 
 class Judged(NamedTuple):
-    """What the guards said to a line and by which rules."""
+    """The decision of the guards on a line, with the rules that made it."""
 
     line: CorpusLine
     decision: Decision
     rules: tuple[str, ...]
     seconds: float
-    """In all."""
+    """The time for the whole verdict."""
     guard_seconds: float = 0.0
-    """What the guards took of that, to read the line and to judge it; the rest is the engine's that makes a verdict of it."""
+    """The part of that time in which the guards read and judged the line; the engine took the rest."""
 
     @property
     def stopped(self) -> bool:
@@ -62,7 +66,7 @@ class Judged(NamedTuple):
 
     @property
     def finding(self) -> Literal["missed", "false alarm", "other decision", ""]:
-        """What is wrong with it; a line that is stopped by another decision than expected is neither missed nor false."""
+        """The mistake; empty if there is none. A wrong decision that stops the call too is an `other decision`."""
         if self.line.expect == "allow":
             return "false alarm" if self.stopped else ""
         if not self.stopped:
@@ -92,6 +96,7 @@ class Figures(NamedTuple):
 class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     expect: Expected
     command: str | None = None
+    prompt: str | None = None
     tool: str = ""
     input: dict[str, Any] = {}
     cwd: str = TEST_DIRECTORY
@@ -104,7 +109,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 def read_corpus(text: bytes, file: str, *, host: str = ANOTHER_HOST) -> tuple[list[CorpusLine], list[ConfigError]]:
     """The lines of a corpus as events of `host`, and what is wrong with the others, each with its file and line.
 
-    A line is a JSON object: `command`, or `tool` with `input`; `expect`; and optionally `cwd`, `group`, `agent`,
+    A line is a JSON object: `command`, `prompt`, or `tool` with `input`; `expect`; and optionally `cwd`, `group`, `agent`,
     `origin` and `why`. Empty lines are left out.
     """
     lines: list[CorpusLine] = []
@@ -147,10 +152,16 @@ def _line(raw: bytes, place: str, host: str) -> CorpusLine:
     if len(raw) > _LONGEST:
         raise ValueError(f"it has {len(raw)} bytes; {_LONGEST} is the most")
     entry = msgspec.json.decode(raw, type=_Entry)
-    if (entry.command is None) == (not entry.tool):
-        raise ValueError("it needs either `command`, or `tool` with `input`")
-    if entry.command is not None and entry.input:
-        raise ValueError("`input` belongs to `tool`; a `command` has none")
+    if sum((entry.command is not None, entry.prompt is not None, bool(entry.tool))) != 1:
+        raise ValueError("it needs either `command`, or `tool` with `input`, or `prompt`")
+    if not entry.tool and entry.input:
+        raise ValueError("`input` belongs to `tool`; a `command` or `prompt` has none")
+    if entry.prompt is not None:
+        kind, source = EventType.USER_PROMPT_SUBMIT.value, entry.agent or "generic"
+        data = {"prompt": entry.prompt}
+        return CorpusLine(
+            Event(type=kind, source=source, host=host, cwd=entry.cwd, data=data), entry.expect, entry.group, place
+        )
     tool = entry.tool or "bash"
     agent = entry.agent or next((name for name, own in TABLE.items() if entry.tool and tool in own), "generic")
     given = entry.input if entry.command is None else {"command": entry.command}

@@ -1,5 +1,6 @@
 -- Claim the run of a request's hooks with effects, or find out which evaluator has claimed it or has answered.
 -- KEYS  1 stream of the entry  2 claim:<id>  3 verdict:<id>  4 reply  5 join:<id>  6 call:<hash>  7 lineage:<id>
+--       8 question:<id>
 -- ARGV  1 group  2 entry  3 consumer  4 kept ms  5 '1' when reply may be written  6 '1' when the call has a name
 --       7 parent  8.. hooks about to run
 -- Returns 'run'; 'again' (run them: a dead evaluator had begun); 'lost' (the entry is no longer ours); 'done' (this script
@@ -52,6 +53,13 @@ if holder then
     if ARGV[5] == '1' then
       redis.call('RPUSH', KEYS[5], KEYS[4])
       redis.call('PEXPIRE', KEYS[5], ARGV[4])
+      -- The request is held: this caller has to wait as long as the first one.
+      local held = redis.call('HMGET', KEYS[8], 'state', 'reply')
+      local left = held[1] == 'waiting' and redis.call('PTTL', held[2] .. ':wait') or 0
+      if left > 0 and held[2] ~= KEYS[4] then
+        redis.call('RPUSH', KEYS[4] .. ':wait', redis.call('LINDEX', held[2] .. ':wait', 0))
+        redis.call('PEXPIRE', KEYS[4] .. ':wait', left)
+      end
     end
     return {'joined'}
   end

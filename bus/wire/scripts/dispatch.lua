@@ -3,14 +3,15 @@
 -- KEYS  1 events  2 body:<event>  3 recent  4 stats
 -- ARGV  1 group ('' for a replay, which has nothing to acknowledge)  2 entry  3 event id  4 now ms  5 prefix of all keys  6 body  7 parent
 --       8 stream of the event's own host, if that host has hooks of its own ('': it has none, '-': this is that host)
---       9 ms that it is kept  10 event type  11 tool  12 session  then for each delivery: id, stream, target, cap, timeout ms, kind, hook, version, layer, and how it is paced ('' or
+--       9 ms that it is kept  10 event type  11 tool  12 session  13 what to count  then for each delivery: id, stream, target, cap, timeout ms, kind, hook, version, layer, and how it is paced ('' or
 --       `name=value` words: rate, line, order in it, batch)
 -- Returns the number of deliveries added, -1 if another dispatcher had acknowledged the entry.
 if ARGV[1] ~= '' and redis.call('XACK', KEYS[1], ARGV[1], ARGV[2]) == 0 then return -1 end
 local prefix, at = ARGV[5], ARGV[4]
 -- with gates
+-- with counting
 local created = {}
-for i = 13, #ARGV, 10 do
+for i = 14, #ARGV, 10 do
   local id, target, key = ARGV[i], ARGV[i + 2], prefix .. 'delivery:' .. ARGV[i]
   if gate(target).halt == 'disabled' then
     redis.call('HINCRBY', prefix .. 'halted:' .. target, 'missed', 1)
@@ -53,4 +54,6 @@ if ARGV[8] ~= '' and ARGV[8] ~= '-' then
   redis.call('ZADD', prefix .. 'kept', 'NX', at, string.sub(ARGV[8], #prefix + 8))  -- after `events:`
 end
 if ARGV[8] ~= '-' then redis.call('HINCRBY', KEYS[4], 'events', 1) end
+count(ARGV[13])
+write_counts(prefix)
 return #created

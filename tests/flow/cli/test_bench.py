@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,38 +21,47 @@ ROOT = Path(__file__).parents[3]
 COMPARED = {
     "guards, a harmless held-out line at the median": "at most",
     "guards, any held-out line at the median": "at most",
+    "guards, any held-out line by all packs at the median": "at most",
     "request p50": "at most",
     "request, 32 in flight": "at least",
-    "request p50, synchronous face": "at most",
+    "request p50, synchronous client": "at most",
     "request p50, 50 other hooks": "at most",
     "command hook minus rule hook": "at most",
     "verdict through the heaviest dialect": "at most",
     "shim, spawn to exit with a verdict": "at most",
     "shim by the gateway's unix socket, spawn to exit": "at most",
+    "held call, from the tap to the end of the hook command, p95": "at most",
+    "stop: the last call of 20 hosts that passes, after the command": "at most",
     "hook over HTTP, unix socket, p50": "at most",
+    "hook over HTTP, unix socket, p99": "at most",
+    "hook over HTTP, TCP with a token, p50": "at most",
+    "hook over HTTP, TCP with a token, p99": "at most",
     "publish, pipelined": "at least",
     "deliveries per CPU-second of the carrier": "at least",
-    "deliveries per CPU-second of the carrier, plainly": "at least",
+    "deliveries per CPU-second of the carrier, simple way": "at least",
     "publish to receiver, p95 promised": "at most",
-    "healthy p99, one of each ill": "at most",
-    "healthy deliveries in time, one of each ill": "at least",
+    "healthy p99, one of each kind": "at most",
+    "healthy deliveries in time, one of each kind": "at least",
     "rm -rf / beside 3 agents' slowest lines, p99": "at most",
     "rm -rf / denied beside 3 agents' slowest lines": "at least",
+    "a call of a plugin's handler, p50": "at most",
+    "a rule's p99 beside a plugin in an endless loop": "at most",
+    "backtest by the default guards": "at least",
     "up, idle: CPU of all processes": "at most",
 }
 """What has a bar, and on which side of it the figure has to lie."""
 
 
 TOGETHER = (
-    ("deliveries", "publish", "gateway"),
+    ("deliveries", "publish", "gateway", "approvals", "stop"),
     ("isolation", "shim", "command", "heavy"),
-    ("request", "dialects", "guards", "start"),
+    ("request", "dialects", "guards", "plugins", "backtest", "start"),
 )
 """Parts that one program runs: mostly they wait for processes to start, so three programs at once take half the time."""
 
 
 @pytest.mark.req("B-01", "B-02", "B-03", "B-06")
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(900)  # it computes all the time, and the machine may be busy
 def test_every_comparison_runs_and_says_its_ratio(tmp_path: Path) -> None:
     """Exit code 0 whether or not a bar is met, and nothing is left behind."""
     assert sorted(part for parts in TOGETHER for part in parts) == sorted(PARTS)
@@ -67,7 +77,12 @@ def test_every_comparison_runs_and_says_its_ratio(tmp_path: Path) -> None:
         )
         for parts in TOGETHER
     ]
-    said = [program.communicate(timeout=140) for program in programs]
+    try:
+        said = [program.communicate(timeout=850) for program in programs]
+    finally:
+        for program in programs:
+            program.kill()
+            program.wait()
     assert [program.returncode for program in programs] == [0] * len(TOGETHER), [err for _, err in said]
     figures = [one for out, _ in said for one in json.loads(out)]
     by_name = {one["name"]: one for one in figures}
@@ -78,13 +93,19 @@ def test_every_comparison_runs_and_says_its_ratio(tmp_path: Path) -> None:
     assert {one["name"]: one["sense"] for one in figures if one["bar"]} == COMPARED
     assert {one["name"] for one in figures if not one["bar"]} == {
         "the same through redis-py",
+        "hook over HTTP, 32 clients",
+        *(["shim by the gateway's unix socket, beside curl"] if shutil.which("curl") else []),
         "fleethook --help",
         "up, from start to ready",
         "publish to receiver, p50",
         "publish to receiver, p95",
         "publish to receiver, p99",
+        "backtest beside reading",
         "guards, a harmless line at the median",
         "guards, the same line: reading alone",
+        "guards, a harmless held-out line beside splitting it",
+        "guards, any held-out line beside splitting it",
+        "guards, any held-out line by all packs beside splitting it",
         *(f"request p50, {way}" for way in Places(os.getpid(), ()).ways),
     }
     idle = by_name["up, idle: CPU of all processes"]
@@ -97,7 +118,7 @@ def test_every_comparison_runs_and_says_its_ratio(tmp_path: Path) -> None:
         assert one["ratio"] == pytest.approx(one["ours"] / one["theirs"])
         met = one["ratio"] <= (one["bar"] or 0) if one["sense"] == "at most" else one["ratio"] >= one["bar"]
         assert one is promised or one["met"] is (met if one["bar"] else None)
-    assert by_name["healthy deliveries in time, one of each ill"]["ours"] > 0, (
+    assert by_name["healthy deliveries in time, one of each kind"]["ours"] > 0, (
         "how many are in time is for the bench to say"
     )
     assert list(tmp_path.iterdir()) == []

@@ -15,6 +15,7 @@ from bus.hooksets.published import apply
 from bus.wire.keys import Keys
 from tests.cli_kit import fleethook, namespace, run
 from tests.support.servers import Server
+from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 
@@ -47,7 +48,7 @@ _fleethook_completion fleethook; printf '%s\\n' "${COMPREPLY[@]}" """
         env=shell,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.stderr == ""

@@ -22,7 +22,7 @@ from bus.wire.keys import Keys
 from bus.wire.streams import StreamEntry, call_all
 from tests.cli_kit import fleethook, namespace, run, workers
 from tests.support.servers import Server
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 from workers.delivery.dead_letters import poison_call
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwAAAA"
@@ -303,4 +303,4 @@ def test_many_dead_letters_go_to_the_chores_worker(server: Server, keys: Keys, h
         wait_until(lambda: run(server.url, redriven) == many, "all are tried again")
     finally:
         chores.terminate()
-        chores.communicate(timeout=10)
+        chores.communicate(timeout=PATIENCE)

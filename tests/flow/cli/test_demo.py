@@ -50,7 +50,7 @@ def test_the_demo_shows_what_it_says_and_leaves_nothing(tmp_path: Path) -> None:
         "attempts answered 503, 503, 204",
         "200 requests: 200 verdicts, 0 fallbacks",
         "400 delivered, 0 lost",
-        "All of it held",
+        "All five scenes passed",
     ):
         assert shown in done.stdout, done.stdout
     assert list(tmp_path.iterdir()) == []

@@ -18,7 +18,7 @@ from bus.wire.connections import sync_client
 from bus.wire.keys import Keys
 from tests.cli_kit import fleethook, namespace, run, workers
 from tests.support.servers import Server
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 SECRET = "ghp_abcdefghijklmnopqrstuvwxyz012345"
 
@@ -220,7 +220,7 @@ def test_tail_follows_until_it_is_interrupted(home: Path, server: Server, keys: 
         assert json.loads(line)["session"] == "s1"
         assert SECRET.encode() not in line
         tail.send_signal(2)
-        assert tail.wait(10) == 0
+        assert tail.wait(PATIENCE) == 0
         assert (tail.stdout.read(), tail.stderr.read()) == (b"", b"")
     finally:
         tail.kill()

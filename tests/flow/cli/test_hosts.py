@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bus.ids import host_name
+from bus.events import Event
+from bus.ids import event_id, host_name
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.cli_kit import fleethook, namespace, run
@@ -15,6 +17,7 @@ from tests.support.delivering import dispatching, publish, turn_end
 from tests.support.running import HOST, bash, evaluating, put, verdict
 from tests.support.servers import Server
 from tests.support.waiting import until
+from workers.coverage.decisions import decide_gaps
 from workers.runtime.kept_events import kept_events
 
 pytestmark = pytest.mark.req("X-10")
@@ -48,7 +51,8 @@ def test_a_host_that_never_had_a_worker_is_named_and_falls_to_its_policies_once_
     assert f"no `fleethook worker host` runs on {host_name()!r}" in fleethook("status").out
     checks = {check["id"]: check for check in fleethook("doctor", "--json").json["checks"]}
     assert checks["hosts"]["status"] == "warn"
-    assert host_name() in checks["hosts"]["what"]
+    assert f"evaluators on {host_name()!r} itself still run 1 blocking hook" in checks["hosts"]["what"]
+    assert "where evaluators of other hosts judge a call, the failure policies" in checks["hosts"]["what"]
 
     here = host_name()
 
@@ -104,6 +108,45 @@ def test_a_host_whose_worker_runs_is_not_forgotten(project: Path, server: Server
     assert refused.code == 1
     assert "stop it first" in refused.err
     assert len(fleethook("hosts", "list", "--json").json) == 1
+
+
+@pytest.mark.req("X-15")
+def test_calls_that_no_hook_was_asked_about_are_shown_everywhere(project: Path, server: Server, keys: Keys) -> None:
+    """`sessions`, `hosts list`, `status` and `doctor` say what ran, where, and why."""
+    assert fleethook("sessions", "--gaps").err.strip() == "no session has a gap"
+
+    async def run_calls(connections: Connections) -> None:
+        async with dispatching(server.url, keys, grace=0.0):
+            common: dict[str, Any] = {"source": "claude", "session": "s-gap", "host": "build-7"}
+            await publish(connections, keys, Event(type="session:start", id=event_id(), **common))
+            for name, tool in (("c1", "bash"), ("c2", "bash"), ("c3", "write")):
+                if tool == "bash":
+                    await publish(connections, keys, bash(id=event_id(), call=name, **common))
+                done = Event(type="tool:post_execute", id=event_id(), tool=tool, call=name, **common)
+                await publish(connections, keys, done)
+
+            async def is_decided() -> bool:
+                return await decide_gaps(connections, keys) > 0
+
+            await until(is_decided, "the gap is decided")
+
+    run(server.url, run_calls)
+    (session,) = fleethook("sessions", "--gaps", "--json").json
+    assert (session["id"], session["calls"], session["uncovered"]) == ("s-gap", 2, 1)
+    (gap,) = session["gaps"]
+    assert (gap["cause"], gap["calls"], gap["tool"]) == ("matcher", 1, "write")
+    shown = fleethook("sessions")
+    assert "UNCOVERED" in shown.out
+    assert "1 call: pre-hook events of this session come for bash and not for write" in shown.err
+    (host,) = [one for one in fleethook("hosts", "list", "--json").json if one["host"] == "build-7"]
+    (agent,) = host["agents"]
+    assert (agent["agent"], agent["type"], agent["gaps"], agent["uncovered"]) == ("claude", "tool:post_execute", 1, 1)
+    assert "build-7" in fleethook("hosts", "list").out
+    words = "1 tool call of claude session s-gap on build-7 ran without asking any hook"
+    assert words in fleethook("status").out
+    assert [one["session"] for one in fleethook("status", "--json").json["gaps"]] == ["s-gap"]
+    checks = {check["id"]: check for check in fleethook("doctor", "--json").json["checks"]}
+    assert (checks["coverage"]["status"], words in checks["coverage"]["what"]) == ("warn", True)
 
 
 async def _beat(connections: Connections, keys: Keys) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from bus.system.directories import directories
 from tests.cli_kit import fleethook
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 from workers.supervisor import running
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("B-05")]
@@ -100,7 +100,7 @@ def test_systemd_finds_nothing_wrong_with_the_units(
             capture_output=True,
             text=True,
             check=False,
-            timeout=50,
+            timeout=PATIENCE,
             env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},
         )
         ours = [line for line in done.stderr.splitlines() if "fleethook" in line and "not executable" not in line]
@@ -149,11 +149,13 @@ def test_the_command_of_a_service_starts_everything_and_ends_in_peace(person: Pa
             state = running(places)
             return state is not None and state.ready and state.pid == process.pid
 
-        wait_until(ready, "everything runs, in the folders of the environment file", 30)
+        wait_until(ready, "everything runs, in the folders of the environment file")
+        printed = fleethook("service", "install", "--for", "systemd", "--print")
+        assert (printed.code, "ExecStart=" in printed.out) == (0, True), "nothing is changed, so nothing is in the way"
         refused = fleethook("service", "install", "--for", "systemd", "--yes")
         assert (refused.code, "`fleethook up` runs here already" in refused.err) == (3, True)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0, "a manager that stops it does not start it again"
+        assert process.wait(PATIENCE) == 0, "a manager that stops it does not start it again"
     finally:
         process.kill()
         process.wait()

@@ -21,6 +21,7 @@ from bus.ids import host_name
 from bus.wire.keys import Keys
 from tests.cli_kit import fleethook, namespace, run, workers
 from tests.support.beside import beside
+from tests.support.forked import run_fleethook
 from tests.support.receivers import Answer, receiving
 from tests.support.servers import Server
 from tests.support.waiting import wait_until
@@ -175,14 +176,7 @@ def test_a_command_tells_of_rejected_content_once(
     mine = tmp_path / "home" / "config" / "fleethook.yaml"
     mine.parent.mkdir(parents=True)
     mine.write_text("hooks: [{id: mine, on: 'tool:*', comand: 'true'}]\n")
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", "workers.cli", *words.split()],
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_fleethook(words.split(), cwd=tmp_path)
     assert done.stderr.count(f"{mine}:1:34: ") == times, done.stderr
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from bus.system.directories import directories
 from tests.cli_kit import fleethook
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 from workers.supervisor import running
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("B-08")]
@@ -45,7 +45,7 @@ def test_a_machine_that_was_used_is_as_it_was_before(person: Path, tmp_path: Pat
         env=dict(os.environ),
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=PATIENCE,
         check=False,
     )
     assert up.returncode == 0, up.stderr
@@ -125,6 +125,6 @@ def test_the_name_of_the_machine_has_to_be_typed(person: Path) -> None:
 
         wait_until(asks, "it asks")
         os.write(leader, f"{word}\n".encode())
-        assert process.wait(30) == 0, said
+        assert process.wait(PATIENCE) == 0, said
         os.close(leader)
         assert hooks.exists() is stays

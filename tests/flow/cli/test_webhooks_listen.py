@@ -16,11 +16,12 @@ from contextlib import contextmanager
 import pytest
 
 from bus.http.address_policy import policy
-from bus.http.client import Reply, WebhookClient
 from bus.http.signing import generate_secret, headers
+from bus.http.webhook_client import Reply, WebhookClient
 from tests.cli_kit import fleethook
 from tests.support.beside import beside
 from tests.support.receivers import Answer, receiving
+from tests.support.waiting import PATIENCE
 
 SECRET = generate_secret()
 BODY = b'{"type": "session.start", "password": "hunter2hunter2"}'
@@ -53,7 +54,7 @@ def post(url: str, body: bytes = BODY, secret: str = SECRET, message: str = "msg
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, list[dict[str, object]]]:
     """The exit code, and the records that were printed."""
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=PATIENCE)
     return process.returncode, [json.loads(line) for line in out.splitlines()]
 
 
@@ -98,7 +99,7 @@ def test_its_exit_code_says_whether_all_came(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("HOOK_SECRET", SECRET)
     with listening("--secret", "env:HOOK_SECRET", "--count", "1", "--status", "202") as (process, url):
         assert post(url).status == 202
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=PATIENCE)
         assert (process.returncode, "verified" in out, "1 arrived of 1, 0 with" in err) == (0, True, True)
     with listening("--count", "2", "--json") as (process, url):
         assert post(url).status == 204

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import subprocess
-import sys
 import time
 from typing import Any
 
@@ -13,11 +11,14 @@ import httpx
 import pytest
 
 from bus.agents import claude
+from tests.cli_kit import Result, fleethook_in
 from tests.support.fleet import Fleet
+from tests.support.forked import Fleethook, run_fleethook
 from tests.support.gateway import Gateway
 from tests.support.servers import free_port
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 from workers.gateway.bodies import MOST_BYTES
+from workers.records.status import live_gateways
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("G-02")]
 
@@ -40,7 +41,7 @@ def refused(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
 def test_every_event_is_refused_without_a_token_on_tcp(gateway: Gateway, native: str) -> None:
     with gateway.tcp() as client:
         problem = refused(client.post(f"/v1/hooks/claude/{native}", json=CALL), 401, "token-missing")
-    assert "fleethook tokens create" in problem["detail"]
+    assert "in the header `Authorization`; `fleethook tokens create NAME` makes one" in problem["detail"]
 
 
 def test_a_refused_caller_gets_the_deny_of_the_failure_policy_as_a_2xx(gateway: Gateway) -> None:
@@ -56,32 +57,31 @@ def test_a_refused_caller_gets_the_deny_of_the_failure_policy_as_a_2xx(gateway: 
 
 
 def test_a_token_does_what_its_scopes_say_until_it_is_revoked(world: Fleet, gateway: Gateway) -> None:
-    def fleethook(*words: str) -> subprocess.CompletedProcess[str]:
+    def fleethook(*words: str) -> Result:
         env = {**world.environment, "FLEETHOOK_REDIS_URL": world.url("admin"), "FLEETHOOK_TEST_CONFIRMS": "1"}
-        command = [sys.executable, "-P", "-m", "workers.cli", "tokens", *words]
-        return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=30)
+        return fleethook_in(env, world.folder, "tokens", *words)
 
     made = fleethook("create", "laptop", "--expires", "90d")
-    assert made.returncode == 0, made.stderr
-    secret = made.stdout.strip()
+    assert made.code == 0, made.err
+    secret = made.out.strip()
     assert secret.startswith("fht_")
-    assert "shown this once" in made.stderr
+    assert "shown this once" in made.err
     with gateway.tcp(secret) as client:
         wait_until(lambda: client.post(HOOK, json=CALL).status_code == 200, "the gateway knows the new token")
         problem = refused(client.get("/metrics"), 403, "scope-missing")
         assert "observe" in problem["detail"]
         listed = fleethook("list", "--json")
-        assert [
-            (token["name"], token["scopes"]) for token in json.loads(listed.stdout) if token["name"] == "laptop"
-        ] == [("laptop", ["publish"])]
-        assert secret not in listed.stdout
+        assert [(token["name"], token["scopes"]) for token in listed.json if token["name"] == "laptop"] == [
+            ("laptop", ["publish"])
+        ]
+        assert secret not in listed.out
         stored = world.ask(lambda connections: _stored(connections, world))
         assert secret[4:].encode() not in stored
         again = fleethook("create", "laptop")
-        assert (again.returncode, "revoke laptop" in again.stderr) == (4, True)
-        assert fleethook("revoke", "laptop").returncode == 0
+        assert (again.code, "revoke laptop" in again.err) == (4, True)
+        assert fleethook("revoke", "laptop").code == 0
         wait_until(lambda: client.post(HOOK, json=CALL).status_code == 401, "the revoked token is refused", 3)
-    assert fleethook("revoke", "laptop").returncode != 0
+    assert fleethook("revoke", "laptop").code != 0
 
 
 async def _stored(connections: Any, world: Fleet) -> bytes:
@@ -139,7 +139,7 @@ def test_the_socket_may_publish_and_no_more(gateway: Gateway) -> None:
 
 def test_bodies_have_a_limit_whether_their_length_is_said_or_not(gateway: Gateway) -> None:
     with gateway.unix() as client:
-        connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=PATIENCE)
         connection.putrequest("POST", HOOK)
         connection.putheader("Authorization", f"Bearer {gateway.token('large')}")
         connection.putheader("Content-Length", str(MOST_BYTES + 1))
@@ -169,9 +169,7 @@ def test_another_address_than_loopback_needs_a_token(tmp_path: Any) -> None:
     gateway, log = Gateway(world, free_port()), tmp_path / "log"
     env = {**world.environment, "FLEETHOOK_GATEWAY_HOST": "0.0.0.0", "FLEETHOOK_GATEWAY_PORT": str(gateway.port)}
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "workers.cli", "worker", "gateway"], env=env, stdout=output, stderr=output
-        )
+        process = Fleethook(["worker", "gateway"], env=env, stdout=output, stderr=output)
     try:
         wait_until(lambda: "fleethook tokens create" in log.read_text("utf-8"), "it says what it needs")
         with pytest.raises(httpx.ConnectError), gateway.tcp() as client:
@@ -184,3 +182,20 @@ def test_another_address_than_loopback_needs_a_token(tmp_path: Any) -> None:
         process.kill()
         process.wait()
         world.server.stop()
+
+
+def test_a_second_gateway_of_this_user_is_refused_and_leaves_no_trace(world: Fleet, gateway: Gateway) -> None:
+    """It says whose the gateway is; the fleet's list of processes has the first one alone."""
+
+    def alive() -> list[str]:
+        return list(world.ask(lambda connections: live_gateways(connections, world.keys)))
+
+    before, port = alive(), free_port()
+    assert before
+    env = {**world.environment, "FLEETHOOK_GATEWAY_PORT": str(port)}
+    second = run_fleethook(["worker", "gateway"], env=env)
+    assert second.returncode != 0
+    assert "this user's gateway belongs to process" in second.stderr
+    assert alive() == before
+    with gateway.tcp() as client:
+        assert client.get("/livez").status_code == 200

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from bus.agents import find
 from bus.config.settings import Settings
 from bus.errors import ConfigError
 from bus.events import SOURCES
@@ -26,8 +26,9 @@ from bus.shim.spool import drain, spool_status
 from bus.system.directories import Directories, directories
 from tests.shim_kit import Proxy
 from tests.support.fleet import HOST, NAMESPACE, Fleet
+from tests.support.forked import hook_answer
 from tests.support.gateway import Gateway, payloads, without_ids
-from tests.support.waiting import wait_until
+from tests.support.waiting import BUDGET, PATIENCE, wait_until
 from workers.admin.agent_setup import GATEWAY_TOKEN, SHIM_URL, agent_only_gateway, agent_only_url, answers_for
 from workers.admin.doctor.gateway import gateway_checks
 from workers.admin.doctor.rights import rights_checks
@@ -58,7 +59,7 @@ class Agent:
     def __init__(self, world: Fleet, name: str, folder: Path, url: str = "", token: str = "", **more: object) -> None:
         self.name = name
         self.places: Directories = directories({"FLEETHOOK_HOME": str(folder / (url.partition(":")[0] or "redis"))})
-        settings = Settings(namespace=NAMESPACE, host=HOST, url=url, **more)  # type: ignore[arg-type]  # by their names
+        settings = Settings(**{"namespace": NAMESPACE, "host": HOST, "url": url, "budget": BUDGET, **more})  # type: ignore[arg-type]  # by their names
         environ = {GATEWAY_TOKEN: token} if url else {SHIM_URL: world.url("shim")}
         answers, self.warnings = answers_for(name, settings, self.places, closed=False, environ=environ)
         self.file = self.places.answer_file(name)
@@ -71,10 +72,7 @@ class Agent:
     def hook(self, native: str, payload: bytes, **env: str) -> HookAnswer:
         """What the agent's hook command prints."""
         words = hook_command(sys.executable, self.name, native, self.file)
-        done = subprocess.run(
-            words, input=payload, capture_output=True, timeout=60, check=False, env={"PATH": os.defpath, **env}
-        )
-        return HookAnswer(done.returncode, done.stdout, done.stderr)
+        return hook_answer(words, payload, env={"PATH": os.defpath, **env})
 
     def call(self, session: str, command: str = "ls") -> HookAnswer:
         """The answer before one shell command."""
@@ -110,10 +108,17 @@ def stopped(world: Fleet, kind: str) -> Iterator[None]:
 def test_every_agent_hears_the_same_bytes_by_redis_and_by_gateway(
     world: Fleet, gateway: Gateway, tmp_path: Path
 ) -> None:
-    """For every agent and event, over the unix socket; every eleventh over TCP with a token too."""
+    """For every agent and event that it waits for, over the unix socket; every eleventh over TCP with a token too.
+
+    Of the events that are only announced, whose answer is always empty, there is one of each agent.
+    """
     token = gateway.token("hook-commands")
     cases = [(agent, *case) for agent in SOURCES for case in dict(payloads(agent)).items()]
-    assert len(cases) > 200
+    waits = [case for case in cases if find(case[0]).capabilities[case[1]].waits]
+    announced = {case[0]: case for case in cases if not find(case[0]).capabilities[case[1]].waits}
+    assert len(waits) > 150
+    assert len(announced) > 8
+    cases = [*waits, *announced.values()]
     doors = {
         name: {agent: Agent(world, agent, tmp_path / agent, url, token) for agent in SOURCES}
         for name, url in (("redis", ""), ("unix", f"unix://{gateway.socket}"), ("tcp", gateway.url))
@@ -122,14 +127,22 @@ def test_every_agent_hears_the_same_bytes_by_redis_and_by_gateway(
     def answers(number: int) -> list[HookAnswer]:
         agent, native, payload = cases[number]
         names = list(doors) if number % 11 == 0 else ["redis", "unix"]
-        return [without_ids(doors[name][agent].hook(native, payload)) for name in names]
+        return [answer(doors[name][agent], native, payload) for name in names]
+
+    def answer(agent: Agent, native: str, payload: bytes) -> HookAnswer:
+        for _ in range(3):  # where this machine is so busy that the policy answered, it is asked again
+            found = without_ids(agent.hook(native, payload))
+            if b"no hook answered" not in found.stdout + found.stderr:
+                break
+        return found
 
     with ThreadPoolExecutor(3) as pool:
         found = list(pool.map(answers, range(len(cases))))
     differ = {case[:2]: row for case, row in zip(cases, found, strict=True) if any(one != row[0] for one in row)}
     assert differ == {}
     assert any(row[0].exit_code == 2 for row in found), "a block by exit code is among them"
-    assert all(not spool_status(one.spool).records for agents in doors.values() for one in agents.values())
+    spools = [one.spool for agents in doors.values() for one in agents.values()]
+    wait_until(lambda: not any(spool_status(spool).records for spool in spools), "nothing waits on the disk")
 
 
 @pytest.mark.parametrize("session", ["deny", "ask"])
@@ -192,7 +205,7 @@ def test_a_gateway_that_hangs_costs_seconds_once_and_a_moment_from_then_on(claud
 def test_without_an_evaluator_the_failure_policy_answers_and_is_on_record(claude: Agent, world: Fleet) -> None:
     (evaluator,) = [one for one in world.workers if one.kind == "evaluator" and one.runs()]
     evaluator.process.terminate()
-    evaluator.process.wait(20)
+    evaluator.process.wait(PATIENCE)
     try:
         wait_until(lambda: b"nothing blocked" in claude.call("nobody").stdout, "the evaluator's heartbeat ends")
         reports = [seen for seen in world.events() if seen.of and seen.fallback == "no evaluator"]

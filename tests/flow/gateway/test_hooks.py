@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,10 +16,11 @@ from bus.shim.answer import HookAnswer
 from bus.shim.answer_file import hook_command, write_answer_file
 from bus.system.directories import directories
 from tests.support.fleet import HOST, NAMESPACE, Fleet
+from tests.support.forked import hook_answer
 from tests.support.gateway import Gateway, payloads, whole_answer, without_ids
-from tests.support.waiting import wait_until
+from tests.support.waiting import BUDGET, PATIENCE, wait_until
 from workers.admin.agent_setup import SHIM_URL, answers_for
-from workers.gateway.hooks import ANSWER_TYPE, BY_HTTP
+from workers.gateway.calls.hooks import ANSWER_TYPE, BY_HTTP
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("B-08", "G-02")]
 
@@ -35,7 +35,7 @@ AT_ONCE = 3
 def shim(world: Fleet, agent: str) -> Path:
     """The answer file of an agent, as `install` writes it."""
     places = directories({"FLEETHOOK_HOME": str(world.folder / "shims")})
-    settings = Settings(namespace=NAMESPACE, host=HOST)
+    settings = Settings(namespace=NAMESPACE, host=HOST, budget=BUDGET)
     answers, _ = answers_for(agent, settings, places, closed=False, environ={SHIM_URL: world.url("shim")})
     write_answer_file(places.answer_file(agent), answers)
     return places.answer_file(agent)
@@ -44,8 +44,7 @@ def shim(world: Fleet, agent: str) -> Path:
 def by_shim(file: Path, agent: str, native: str, payload: bytes) -> HookAnswer:
     """What the agent's hook command prints."""
     words = hook_command(sys.executable, agent, native, file)
-    done = subprocess.run(words, input=payload, capture_output=True, timeout=30, check=False, env={"PATH": os.defpath})
-    return HookAnswer(done.returncode, done.stdout, done.stderr)
+    return hook_answer(words, payload, env={"PATH": os.defpath})
 
 
 @pytest.mark.parametrize("decision", RULES)
@@ -56,6 +55,8 @@ def test_every_agent_hears_over_http_what_its_hook_command_prints(
     token = gateway.token(f"parity-{decision}")
     cases = [(agent, native, payload) for agent in SOURCES for native, payload in dict(payloads(agent)).items()]
     assert len(cases) > 200
+    if decision != "deny":  # an event whose agent does not wait is only announced, whatever the rules say
+        cases = [case for case in cases if find(case[0]).capabilities[case[1]].waits]
     files = {agent: shim(world, agent) for agent in SOURCES}
     with ThreadPoolExecutor(AT_ONCE) as pool:
         printed = list(pool.map(lambda case: by_shim(files[case[0]], *case), cases))
@@ -102,12 +103,41 @@ def test_an_unknown_event_is_an_error_with_a_suggestion(gateway: Gateway) -> Non
     assert "decision" not in response.json()
 
 
+@pytest.mark.parametrize(
+    ("path", "code", "hint"),
+    [
+        ("claud/PreToolUse", "agent-unknown", "did you mean 'claude'?"),
+        ("gemni/BeforeTool", "agent-unknown", "did you mean 'gemini'?"),
+        ("xyz/PreToolUse", "agent-unknown", "it knows claude, codex"),
+        ("xyz/notification2", "agent-unknown", "POST /v1/hooks/xyz/tool:pre_execute"),
+        ("generic/tool_pre_execute", "event-unknown", "did you mean 'tool:pre_execute'?"),
+    ],
+)
+@pytest.mark.parametrize("policy", ["allow", "deny"])
+def test_a_mistyped_agent_is_refused_and_never_let_through(
+    gateway: Gateway, path: str, code: str, hint: str, policy: str
+) -> None:
+    with gateway.unix() as client:
+        response = client.post(f"/v1/hooks/{path}", params={"on_failure": policy}, json={"session_id": "s"})
+    assert (response.status_code, response.json()["code"]) == (404, code)
+    assert hint in response.json()["detail"]
+
+
+@pytest.mark.parametrize("path", ["my-bot/tool:pre_execute", "my-bot/my-bot:thought", "generic/notification"])
+def test_a_program_of_ones_own_sends_canonical_events(gateway: Gateway, path: str) -> None:
+    native = path.rpartition("/")[2]
+    with gateway.unix() as client:
+        response = client.post(f"/v1/hooks/{path}", json={"type": native, "session": "own", "tool": "bash"})
+    assert response.status_code == 200, response.text
+    assert "fleethook-fallback" not in response.headers
+
+
 @pytest.mark.parametrize("agent", ["claude", "copilot", "qwen"])
 def test_without_an_evaluator_the_failure_policy_answers_by_a_2xx(world: Fleet, gateway: Gateway, agent: str) -> None:
     """These agents take an HTTP error for "go on": a deny has to be a 2xx with the deny in it (issue 12, item 1)."""
     (evaluator,) = [one for one in world.workers if one.kind == "evaluator" and one.runs()]
     evaluator.process.terminate()
-    evaluator.process.wait(20)
+    evaluator.process.wait(PATIENCE)
     try:
         with gateway.unix() as client:
             path = f"/v1/hooks/{agent}/PreToolUse"

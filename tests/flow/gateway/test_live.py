@@ -21,7 +21,8 @@ from bus.events import Event
 from tests.support.fleet import Fleet, fleet
 from tests.support.gateway import Gateway, start_gateway
 from tests.support.live import live, sse
-from tests.support.waiting import wait_until
+from tests.support.metrics import Scrape
+from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("G-05")]
 
@@ -206,12 +207,15 @@ def test_a_slow_client_is_dropped_and_nobody_waits_for_it(gateway: Gateway, toke
         for start in range(0, len(many), 20):
             http.post("/v1/events", json=many[start : start + 20]).raise_for_status()
             assert [e["input"]["command"] for e in fast.events(20)] == [str(start + n) for n in range(20)]
-        small.settimeout(20)
+        small.settimeout(PATIENCE)
         got = bytearray()
         with contextlib.suppress(ConnectionResetError):
             while b"connect with your cursor" not in got[-200:] and (part := small.recv(1 << 20)):
                 got += part
         assert len(got) < 20_000_000, "it was dropped before it got all"
+        with gateway.tcp(token) as client_:
+            wait_until(lambda: Scrape(client_).sum("fleethook_live_dropped_total", transport=way) == 1, "it is counted")
+            assert Scrape(client_).sum("fleethook_live_clients", transport="websocket") == 1
         with live(gateway, token, f"?cursor={first}") as client:
             assert [e["input"]["command"] for e in client.events(200)] == [str(n) for n in range(200)]
 

@@ -13,7 +13,8 @@ from bus.errors import Unreachable
 from bus.events import Event
 from bus.ids import event_id
 from bus.shim.spool import spool_status
-from bus.wire.codec import decode_body
+from bus.verdicts import Verdict
+from bus.wire.codec import decode_body, encode_verdict
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.support.proxy import Proxy
@@ -30,7 +31,7 @@ from tests.support.running import (
     until_true,
 )
 from tests.support.servers import Server
-from tests.support.waiting import at_most, until
+from tests.support.waiting import BUDGET, CONNECT, at_most, until
 
 # --- Publishing
 
@@ -40,7 +41,7 @@ async def test_an_event_is_published_as_it_is(
     server: Server, keys: Keys, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FLEETHOOK_PARENT", "e0")
-    async with Bus(server.url, namespace=namespace(keys)) as bus:
+    async with Bus(server.url, namespace=namespace(keys), connect=CONNECT) as bus:
         name = await bus.publish(bash("ls", session="s"))
         own = Event(type="session:start", id=event_id(), host="h", data={"a": [1]})
         assert await bus.publish_many([own, bash()]) == [
@@ -63,7 +64,7 @@ async def test_what_is_lost_costs_no_event_and_repeats_none(
 ) -> None:
     """Lost before or after the server had it: the event is sent again, with the mark by which the dispatcher finds what
     stands there twice."""
-    async with Proxy(server.url) as proxy, Bus(proxy.url, namespace=namespace(keys)) as bus:
+    async with Proxy(server.url) as proxy, Bus(proxy.url, namespace=namespace(keys), connect=CONNECT) as bus:
         (proxy.swallow_reply if lost == "reply" else proxy.swallow_command)(2, of="XADD")
         names = await bus.publish_many([bash(str(n)) for n in range(4)])
         assert proxy.swallowed == ["XADD"]
@@ -79,7 +80,7 @@ async def test_while_redis_is_away_events_go_to_the_spool(
 ) -> None:
     spool = tmp_path / "spool"
     async with Proxy(server.url) as proxy:
-        async with Bus(proxy.url, namespace=namespace(keys), spool=spool) as bus:
+        async with Bus(proxy.url, namespace=namespace(keys), spool=spool, connect=CONNECT) as bus:
             await bus.publish(bash("1"))
             proxy.away()
             names = [await bus.publish(bash("2")), *await bus.publish_many([bash("3"), bash("4")])]
@@ -87,7 +88,7 @@ async def test_while_redis_is_away_events_go_to_the_spool(
             assert spool_status(spool).records == 3
             proxy.back()
             last = await bus.publish(bash("5"))
-        async with Bus(proxy.url, namespace=namespace(keys)) as bare:
+        async with Bus(proxy.url, namespace=namespace(keys), connect=CONNECT) as bare:
             proxy.away()
             with pytest.raises(Unreachable, match="cannot be reached"):
                 await bare.publish(bash())
@@ -105,14 +106,14 @@ async def test_a_full_server_is_as_good_as_away(keys: Keys, tmp_path: Path) -> N
     server = Server()
     server.start()
     try:
-        connections = Connections(server.url, connect=2.0)
+        connections = Connections(server.url, connect=CONNECT)
         await do(connections, "CONFIG", "SET", "maxmemory", 1)
-        async with Bus(server.url, namespace=namespace(keys), spool=tmp_path / "spool") as bus:
+        async with Bus(server.url, namespace=namespace(keys), spool=tmp_path / "spool", connect=CONNECT) as bus:
             await bus.publish(bash())
             said = await bus.request(bash(), budget=1)
         assert "no evaluator" in said.fallback or "does not take writes" in said.fallback or "OOM" in said.fallback
         assert spool_status(tmp_path / "spool").records == 2, "the event, and the request that fell back"
-        async with Bus(server.url, namespace=namespace(keys)) as bare:
+        async with Bus(server.url, namespace=namespace(keys), connect=CONNECT) as bare:
             with pytest.raises(Unreachable):
                 await bare.publish(bash())
         await connections.close()
@@ -134,9 +135,9 @@ async def test_a_verdict_survives_whatever_is_lost(
     ran = tmp_path / "ran"
     await publish_hooks(connections, keys, command_hook(f"echo x >> {ran}; exit 2"))
     async with evaluating(server.url, keys), Proxy(server.url) as proxy:
-        async with Bus(proxy.url, namespace=namespace(keys)) as bus:
+        async with Bus(proxy.url, namespace=namespace(keys), connect=CONNECT) as bus:
             (proxy.swallow_reply if what == "reply" else proxy.swallow_command)(of=step)
-            said = await bus.request(bash(), budget=5)
+            said = await bus.request(bash(), budget=BUDGET)
         assert proxy.swallowed == [step]
     assert (said.decision, said.fallback, said.repeated) == ("deny", "", False)
     assert lines(ran) == ["x"]
@@ -154,9 +155,9 @@ async def test_a_cut_while_the_hook_runs_joins_it_again(
     async with (
         evaluating(server.url, keys),
         Proxy(server.url) as proxy,
-        Bus(proxy.url, namespace=namespace(keys)) as bus,
+        Bus(proxy.url, namespace=namespace(keys), connect=CONNECT) as bus,
     ):
-        asked = asyncio.create_task(bus.request(bash(), budget=10))
+        asked = asyncio.create_task(bus.request(bash(), budget=BUDGET))
         await until_true(lambda: lines(ran), "the hook runs")
         proxy.cut()
         await until(lambda: _joined(connections, keys), "it has joined")
@@ -176,7 +177,7 @@ async def test_a_frozen_server_costs_the_budget_and_no_more(
     async with (
         evaluating(server.url, keys),
         Proxy(server.url) as proxy,
-        Bus(proxy.url, namespace=namespace(keys), on_failure="deny", spool=tmp_path / "spool") as bus,
+        Bus(proxy.url, namespace=namespace(keys), on_failure="deny", spool=tmp_path / "spool", connect=CONNECT) as bus,
     ):
         assert (await bus.request(bash())).fallback == ""
         proxy.freeze()
@@ -202,9 +203,12 @@ async def test_redis_away_is_said_at_once_and_spooled(server: Server, keys: Keys
     assert spool_status(spool).records == 2
 
 
-async def test_a_budget_is_kept_where_nobody_answers(server: Server, keys: Keys, connections: Connections) -> None:
+async def test_a_budget_is_kept_where_nobody_answers(
+    server: Server, keys: Keys, connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bus.transport.CONNECT_SECONDS", CONNECT)  # for the report, where the machine is busy
     await do(connections, "SET", keys("alive", "evaluator"), "one that hangs", "PX", 20_000)
-    async with Bus(server.url, namespace=namespace(keys), on_failure="deny") as bus:
+    async with Bus(server.url, namespace=namespace(keys), on_failure="deny", connect=CONNECT) as bus:
         start = time.monotonic()
         said = await bus.request(bash(), budget=0.3)
         assert 0.3 <= time.monotonic() - start < at_most(0.8)
@@ -216,7 +220,7 @@ async def test_a_budget_is_kept_where_nobody_answers(server: Server, keys: Keys,
 
 async def test_many_at_once_get_their_own_verdicts(server: Server, keys: Keys, connections: Connections) -> None:
     await publish_hooks(connections, keys, NO_RM)
-    async with evaluating(server.url, keys), Bus(server.url, namespace=namespace(keys)) as bus:
+    async with evaluating(server.url, keys), Bus(server.url, namespace=namespace(keys), connect=CONNECT) as bus:
         said = await asyncio.gather(*(bus.request(bash("rm" if n % 2 else "ls", id=f"e{n}")) for n in range(40)))
     assert [(one.event, one.decision) for one in said] == [(f"e{n}", "deny" if n % 2 else "abstain") for n in range(40)]
 
@@ -229,9 +233,9 @@ async def test_the_synchronous_face_does_the_same(server: Server, keys: Keys, co
     await publish_hooks(connections, keys, NO_RM)
 
     def program() -> tuple[list[str], str]:
-        with SyncBus(Bus(server.url, namespace=namespace(keys))) as bus:
+        with SyncBus(Bus(server.url, namespace=namespace(keys), connect=CONNECT)) as bus:
             names = [bus.publish(bash("1")), *bus.publish_many([bash("2"), bash("3")])]
-            return names, bus.request(bash("rm"), budget=5).reason
+            return names, bus.request(bash("rm"), budget=BUDGET).reason
 
     async with evaluating(server.url, keys):
         names, reason = await asyncio.to_thread(program)
@@ -242,3 +246,26 @@ async def test_the_synchronous_face_does_the_same(server: Server, keys: Keys, co
 async def _joined(connections: Connections, keys: Keys) -> bool:
     names = await do(connections, "KEYS", keys("join", "*").replace("{", "\\{").replace("}", "\\}"))
     return bool(names)
+
+
+@pytest.mark.req("X-06")
+async def test_a_server_that_becomes_a_replica_in_a_failover_is_tried_again() -> None:
+    """It ends every blocking wait with an error of its own."""
+    server, keys = Server(), Keys("failover")
+    server.start()
+    connections = Connections(server.url)
+    try:
+        await do(connections, "SET", keys("alive", "evaluator"), "one", "PX", 60_000)
+        async with Bus(server.url, namespace="failover") as bus:
+            asked = asyncio.create_task(bus.request(bash(), budget=40))
+            await until(lambda: do(connections, "XLEN", keys("requests")), "it is asked")
+            ((_, fields),) = await do(connections, "XRANGE", keys("requests"), "-", "+")
+            reply = fields[fields.index(b"reply") + 1]
+            await do(connections, "REPLICAOF", "127.0.0.1", "1")
+            await do(connections, "REPLICAOF", "NO", "ONE")
+            await do(connections, "RPUSH", reply, encode_verdict(Verdict(decision="deny", reason="no")))
+            verdict = await asked
+        assert (verdict.decision, verdict.fallback) == ("deny", "")
+    finally:
+        await connections.close()
+        server.stop()

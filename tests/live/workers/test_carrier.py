@@ -13,7 +13,7 @@ from bus.http.signing import generate_secret
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import ScriptCall, call_all
-from tests.support.delivering import carrying, left, owe, settled, turn_end, watcher_of
+from tests.support.delivering import carrying, dispatch_event, left, settled, turn_end, watcher_of
 from tests.support.proxy import Proxy
 from tests.support.receivers import Answer, Receiver, receiving
 from tests.support.running import HOST, do, publish_hooks
@@ -40,7 +40,7 @@ async def test_a_webhook_arrives_signed_and_leaves_nothing_but_its_record(
     async with receiving() as receiver, carrying(server.url, keys):
         receiver.usual = Answer(202, b"thanks, token=abcdef1234567890abcdef")
         await publish_hooks(connections, keys, endpoints(receiver, f'id: log, url: "URL", secret: {SECRET}'))
-        name = await owe(connections, keys, turn_end())
+        name = await dispatch_event(connections, keys, turn_end())
         (one,) = await settled(connections, keys, name, "delivered")
         got = receiver.got[0]
         Webhook(SECRET).verify(got.body, got.headers)
@@ -59,7 +59,7 @@ async def test_a_failure_is_logged_with_status_and_answer_and_tried_again(
     async with receiving() as receiver, carrying(server.url, keys):
         receiver.fail(1, 503, ["Retry-After: 100"])
         await publish_hooks(connections, keys, endpoints(receiver, 'id: log, url: "URL", retry: [5, 5]'))
-        name = await owe(connections, keys, turn_end())
+        name = await dispatch_event(connections, keys, turn_end())
         (one,) = await settled(connections, keys, name, "due")
         (attempt,) = one.log
         assert (attempt.status, attempt.outcome, attempt.output) == (503, "retry", "busy")
@@ -83,7 +83,7 @@ hooks:
 """,
     )
     async with carrying(server.url, keys):
-        name = await owe(connections, keys, turn_end())
+        name = await dispatch_event(connections, keys, turn_end())
         fine, ill, late = await settled(connections, keys, name, "delivered", "due", "dead")
     assert fine.log[0].output == f"out\n{name}"
     assert (ill.log[0].status, ill.log[0].output, "exit 3" in ill.log[0].error) == (3, "why", True)
@@ -102,7 +102,7 @@ async def test_the_body_lives_until_the_last_delivery_is_done_or_dropped(
             keys,
             endpoints(receiver, 'id: a, url: "URL"', 'id: gone, url: "URLgone"', 'id: off, url: "URLoff"'),
         )
-        name = await owe(connections, keys, turn_end())
+        name = await dispatch_event(connections, keys, turn_end())
         _, gone, off = await settled(connections, keys, name, "delivered", "dead", "dead")
         assert "403" in gone.reason
         assert await left(connections, keys) == {"dead": 2, "body": 1}
@@ -129,7 +129,7 @@ async def test_a_slow_target_has_its_cap_over_all_carriers_and_holds_up_nobody(
                 receiver, 'id: slow, url: "URLslow", max_in_flight: 3', 'id: wide, url: "URLwide", max_in_flight: 50'
             ),
         )
-        names = [await owe(connections, keys, turn_end()) for _ in range(12)]
+        names = [await dispatch_event(connections, keys, turn_end()) for _ in range(12)]
 
         async def all_wide() -> bool:
             return receiver.in_flight["/wide"] + receiver.in_flight["/slow"] == 15
@@ -151,7 +151,7 @@ async def test_a_dead_carriers_deliveries_and_places_are_carried_on(
     async with receiving() as receiver:
         receiver.hold()
         await publish_hooks(connections, keys, endpoints(receiver, 'id: one, url: "URL", max_in_flight: 2'))
-        names = [await owe(connections, keys, turn_end()) for _ in range(5)]
+        names = [await dispatch_event(connections, keys, turn_end()) for _ in range(5)]
         dying = Carrier(server.url, keys, connections, watcher_of(connections, keys))
         running = asyncio.create_task(dying.run(asyncio.Event(), idle=60))
         await until(_held(receiver, 2), "two under way")
@@ -182,10 +182,10 @@ async def test_a_reply_lost_on_the_wire_loses_and_repeats_nothing(
 ) -> None:
     async with Proxy(server.url) as proxy, receiving() as receiver, carrying(proxy.url, keys, in_flight=4):
         await publish_hooks(connections, keys, endpoints(receiver, 'id: one, url: "URL"'))
-        first = await owe(connections, keys, turn_end())
+        first = await dispatch_event(connections, keys, turn_end())
         await settled(connections, keys, first, "delivered")
         proxy.swallow_reply(of=script)
-        names = [await owe(connections, keys, turn_end()) for _ in range(5)]
+        names = [await dispatch_event(connections, keys, turn_end()) for _ in range(5)]
         for name in names:
             await settled(connections, keys, name, "delivered")
         assert proxy.swallowed == [script.upper()]
@@ -203,7 +203,7 @@ async def test_a_carrier_that_was_stopped_sends_nothing_that_another_has_taken_o
         await publish_hooks(connections, keys, endpoints(receiver, 'id: one, url: "URL"'))
         stopped = Carrier(server.url, keys, connections, watcher_of(connections, keys))
         await stopped._consumer.create()
-        name = await owe(connections, keys, turn_end())
+        name = await dispatch_event(connections, keys, turn_end())
         missed = stopped._consumer.missed_heartbeats
         with stopped._reading.lease() as connection:
             rows = await stopped._take(await stopped._consumer.read(connection, 1, 0.1))
@@ -237,7 +237,7 @@ async def test_a_carrier_that_was_stopped_goes_on_with_what_nobody_took(
             return commands
 
         carrier._consumer.beat_commands = as_if_long_ago  # type: ignore[method-assign]  # a clock that SIGSTOP moved
-        name = await owe(connections, keys, turn_end())
+        name = await dispatch_event(connections, keys, turn_end())
         await settled(connections, keys, name, "delivered")
         assert receiver.ids == {f"{name}_one": 1}
 
@@ -249,7 +249,7 @@ async def test_a_late_failure_does_not_undo_anothers_attempt(
     """What was stopped in the middle of an attempt comes back with a timeout while another is succeeding."""
     async with receiving() as receiver:
         await publish_hooks(connections, keys, endpoints(receiver, 'id: one, url: "URL", retry: [60]'))
-        name = await owe(connections, keys, turn_end())
+        name = await dispatch_event(connections, keys, turn_end())
         await do(connections, "XGROUP", "CREATE", keys("deliveries"), "carriers", "0")
         reply = await do(
             connections, "XREADGROUP", "GROUP", "carriers", "a", "COUNT", 1, "STREAMS", keys("deliveries"), ">"
@@ -258,7 +258,7 @@ async def test_a_late_failure_does_not_undo_anothers_attempt(
         await do(connections, "XCLAIM", keys("deliveries"), "carriers", "b", 0, entry)
 
         async def settle(consumer: str, outcome: str) -> Any:
-            row = (keys("deliveries"), entry, f"{name}.one", outcome, 1000, "", b"\x80", "ok")
+            row = (keys("deliveries"), entry, f"{name}.one", outcome, 1000, "", b"\x80", "ok", "", "")
             args = ("carriers", consumer, 60_000, keys.prefix, 50, *BreakerLimits().args, *row)
             (answer,) = await call_all(connections, [ScriptCall("settle", (keys("deliveries"),), args)])
             return answer
@@ -283,7 +283,7 @@ hooks:
 """,
         )
         await publish_hooks(connections, keys, both)
-        name = await owe(connections, keys, turn_end())
+        name = await dispatch_event(connections, keys, turn_end())
         await publish_hooks(
             connections, keys, both.replace("id: one", "enabled: false, id: one").replace("id: two", "id: other")
         )
@@ -303,7 +303,7 @@ async def test_an_endpoint_newer_than_the_carriers_own_set_is_not_taken_for_dele
         await until(lambda: do(connections, "EXISTS", keys("beat", carrier.name)), "it carries")
         carrier._watcher._looked += 3600  # it would not look by itself
         await publish_hooks(connections, keys, endpoints(receiver, 'id: one, url: "URL"'))
-        await settled(connections, keys, await owe(connections, keys, turn_end()), "delivered")
+        await settled(connections, keys, await dispatch_event(connections, keys, turn_end()), "delivered")
 
 
 async def test_a_hook_of_the_users_own_file_is_carried_on_its_host(
@@ -311,7 +311,7 @@ async def test_a_hook_of_the_users_own_file_is_carried_on_its_host(
 ) -> None:
     file = tmp_path / "fleethook.yaml"
     file.write_text('hooks:\n  - {id: mine, on: "turn:end", blocking: false, command: "echo mine"}\n')
-    name = await owe(connections, keys, turn_end(), file)
+    name = await dispatch_event(connections, keys, turn_end(), file)
     assert await do(connections, "XLEN", keys("deliveries", HOST)) == 1
     assert await do(connections, "EXISTS", keys("deliveries")) == 0
     async with carrying(server.url, keys, user_file=file):
@@ -334,7 +334,7 @@ hooks:
   - {{id: b, on: "turn:end", blocking: false, http: "{receiver.url()}", retry: [60]}}
 """,
         )
-        await settled(connections, keys, await owe(connections, keys, turn_end()), "dead", "due")
+        await settled(connections, keys, await dispatch_event(connections, keys, turn_end()), "dead", "due")
 
 
 async def test_what_breaks_an_attempt_is_said_and_strands_nothing(
@@ -346,7 +346,7 @@ async def test_what_breaks_an_attempt_is_said_and_strands_nothing(
     monkeypatch.setattr("workers.delivery.event_cache.render_body", broken)
     async with receiving() as receiver, carrying(server.url, keys):
         await publish_hooks(connections, keys, endpoints(receiver, 'id: one, url: "URL"'))
-        (one,) = await settled(connections, keys, await owe(connections, keys, turn_end()), "dead")
+        (one,) = await settled(connections, keys, await dispatch_event(connections, keys, turn_end()), "dead")
         assert "RuntimeError: not today" in one.reason
 
 
@@ -357,7 +357,7 @@ async def test_told_to_stop_it_lets_attempts_end_and_takes_no_more(
     async with receiving() as receiver:
         receiver.hold()
         await publish_hooks(connections, keys, endpoints(receiver, 'id: one, url: "URL", max_in_flight: 1'))
-        names = [await owe(connections, keys, turn_end()) for _ in range(2)]
+        names = [await dispatch_event(connections, keys, turn_end()) for _ in range(2)]
         stop = asyncio.Event()
         carrier = Carrier(server.url, keys, connections, watcher_of(connections, keys))
         running = asyncio.create_task(carrier.run(stop))
@@ -394,7 +394,7 @@ async def test_what_does_not_end_in_time_is_broken_off_and_carried_on(
     async with receiving() as receiver:
         receiver.hold()
         await publish_hooks(connections, keys, endpoints(receiver, 'id: one, url: "URL"'))
-        name = await owe(connections, keys, turn_end())
+        name = await dispatch_event(connections, keys, turn_end())
         stop = asyncio.Event()
         carrier = Carrier(server.url, keys, connections, watcher_of(connections, keys), drain=0.1)
         running = asyncio.create_task(carrier.run(stop))
@@ -414,7 +414,7 @@ async def test_a_surplus_carrier_sees_that_there_is_no_work(
     assert await carrier.count_work() == 0
     async with receiving() as receiver:
         await publish_hooks(connections, keys, endpoints(receiver, 'id: one, url: "URL"'))
-        await owe(connections, keys, turn_end())
+        await dispatch_event(connections, keys, turn_end())
     assert await carrier.count_work() == 1
 
 
@@ -424,7 +424,7 @@ async def test_the_server_away_while_attempts_end_loses_no_outcome(
     async with Proxy(server.url) as proxy, receiving() as receiver, carrying(proxy.url, keys):
         receiver.hold()
         await publish_hooks(connections, keys, endpoints(receiver, 'id: one, url: "URL"'))
-        name = await owe(connections, keys, turn_end())
+        name = await dispatch_event(connections, keys, turn_end())
         await until(_held(receiver, 1), "one under way")
         proxy.away()
         receiver.release()
@@ -444,14 +444,14 @@ async def test_an_outcome_that_the_server_refuses_holds_up_no_other_and_is_not_s
     async with receiving() as receiver:
         receiver.hold()
         await publish_hooks(connections, keys, endpoints(receiver, 'id: one, url: "URL"'))
-        ill, *well = [await owe(connections, keys, turn_end()) for _ in range(4)]
+        ill, *well = [await dispatch_event(connections, keys, turn_end()) for _ in range(4)]
         async with carrying(server.url, keys):
             await until(_held(receiver, 4), "all under way")
             await do(connections, "HSET", keys("delivery", f"{ill}.one"), "attempts", "no number")
             receiver.release()
             for name in well:
                 await settled(connections, keys, name, "delivered")
-            later = await owe(connections, keys, turn_end())
+            later = await dispatch_event(connections, keys, turn_end())
             await settled(connections, keys, later, "delivered")
         assert set(receiver.ids.values()) == {1}
 
@@ -463,7 +463,7 @@ async def test_large_bodies_come_a_few_at_a_time(
     monkeypatch.setattr("bus.wire.consumer.CLAIM_SECONDS", 0.05)
     async with receiving() as receiver:
         await publish_hooks(connections, keys, endpoints(receiver, 'id: one, url: "URL"'))
-        names = [await owe(connections, keys, turn_end()) for _ in range(4)]
+        names = [await dispatch_event(connections, keys, turn_end()) for _ in range(4)]
         async with carrying(server.url, keys):
             for name in names:
                 await settled(connections, keys, name, "delivered")
@@ -475,7 +475,7 @@ async def test_counters_say_what_became_of_deliveries(server: Server, keys: Keys
     async with receiving() as receiver, carrying(server.url, keys):
         receiver.by_path = {"/gone": Answer(410)}
         await publish_hooks(connections, keys, endpoints(receiver, 'id: a, url: "URL"', 'id: b, url: "URLgone"'))
-        await settled(connections, keys, await owe(connections, keys, turn_end()), "delivered", "dead")
+        await settled(connections, keys, await dispatch_event(connections, keys, turn_end()), "delivered", "dead")
     counted = await do(connections, "HGETALL", keys("stats"))
     stats = dict(zip(counted[::2], map(int, counted[1::2]), strict=True))
     assert stats == {b"events": 1, b"deliveries:owed": 2, b"deliveries:delivered": 1, b"deliveries:dead": 1}
@@ -489,9 +489,9 @@ async def test_what_is_over_is_not_taken_again(
     """An entry of it may still be on the stream: its carrier died between the outcome and the acknowledgement."""
     async with receiving() as receiver:
         await publish_hooks(connections, keys, endpoints(receiver, 'id: log, url: "URL"'))
-        first = await owe(connections, keys, turn_end())
+        first = await dispatch_event(connections, keys, turn_end())
         await do(connections, "HSET", keys("delivery", f"{first}.log"), "state", state)
-        second = await owe(connections, keys, turn_end())
+        second = await dispatch_event(connections, keys, turn_end())
         async with carrying(server.url, keys):
             await settled(connections, keys, second, "delivered")
         assert [got.id for got in receiver.got] == [f"{second}_log"]

@@ -21,10 +21,10 @@ from bus.wire.streams import ScriptCall, call_all
 from tests.support.delivering import (
     Asked,
     carrying,
+    dispatch_event,
     dispatching,
     killed,
     left,
-    owe,
     publish,
     settled,
     turn_end,
@@ -165,7 +165,8 @@ async def test_a_hook_does_not_run_below_itself_however_long_after_its_event_it_
 ) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    await publish_hooks(connections, keys, HOOKS.replace('command: "true"', f'command: "cat {gate}"', 1))
+    await publish_hooks(connections, keys, HOOKS.replace('command: "true"', f'command: "read line < {gate}"', 1))
+    opened = os.open(gate, os.O_RDWR)  # kept open: each command gets its line, whenever it opens the gate
     async with dispatching(server.url, keys), carrying(server.url, keys, drain=0.1):
         first = await publish(connections, keys, turn_end())
         await until(lambda: _is(connections, keys, first, "c", "running"), "the command runs")
@@ -173,10 +174,11 @@ async def test_a_hook_does_not_run_below_itself_however_long_after_its_event_it_
         await until_owed(connections, keys, below, "a", "b")
         stranger = await publish(connections, keys, turn_end(parent="e0"))
         await until_owed(connections, keys, stranger, "a", "b", "c")
-        await asyncio.to_thread(gate.write_text, "go")
+        os.write(opened, b"go\n" * 3)  # for the first event, the stranger, and the one that comes later
         await until(lambda: _is(connections, keys, first, "c", "delivered"), "the command has run")
         later = await publish(connections, keys, turn_end(parent=first))
         await until_owed(connections, keys, later, "a", "b", "c")
+    os.close(opened)
 
 
 async def _is(connections: Connections, keys: Keys, event: str, hook: str, state: str) -> bool:
@@ -300,7 +302,7 @@ async def test_parked_ones_that_were_left_behind_are_given_back(
 ) -> None:
     """By a dispatcher that never heard of their target, and only as many as the target has places."""
     await publish_hooks(connections, keys, HOOKS)
-    names = [await owe(connections, keys, turn_end()) for _ in range(15)]
+    names = [await dispatch_event(connections, keys, turn_end()) for _ in range(15)]
     for name in names:
         await do(connections, "HSET", keys("delivery", f"{name}.a"), "state", "parked")
         await do(connections, "RPUSH", keys("parked", "endpoint:a"), f"{name}.a")

@@ -28,7 +28,7 @@ from tests.shim_kit import World
 from tests.support.delivering import dispatching, publish
 from tests.support.running import bash, do, evaluating, lines, publish_hooks, put, verdict
 from tests.support.servers import Server
-from tests.support.waiting import until
+from tests.support.waiting import BUDGET_MS, CONNECT, until
 from workers.delivery.deliveries import deliveries
 from workers.delivery.filters import Filter
 from workers.host import HostWorker
@@ -51,7 +51,7 @@ def rule(name: str, pattern: str, decision: str = "deny") -> dict[str, Any]:
 @asynccontextmanager
 async def hosting(url: str, keys: Keys, user_file: Path | None = None) -> AsyncIterator[HostWorker]:
     """The worker of the laptop, ended as SIGTERM ends it."""
-    connections = Connections(url, connect=2.0)
+    connections = Connections(url, connect=CONNECT)
     watcher = Watcher(connections, keys, host=LAPTOP, user_file=user_file, trust_file=Path("/nonexistent"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FLEETHOOK_HOST", LAPTOP)
@@ -173,9 +173,9 @@ async def test_a_host_that_is_silent_is_answered_for_within_the_budget(
     server: Server, keys: Keys, connections: Connections, policy: Policy, decision: str
 ) -> None:
     await publish_hooks(connections, keys, hooks(rule("fleets", "rm")))
-    await do(connections, "SET", keys("alive", f"host-{LAPTOP}"), "1", "PX", "2000")
+    await do(connections, "SET", keys("alive", f"host-{LAPTOP}"), "1", "PX", BUDGET_MS)
     async with evaluating(server.url, keys, policy=policy):
-        said = await ask(connections, keys, budget=400)
+        said = await ask(connections, keys, budget=4_000)
         assert said.decision == decision
         assert said.parts[-1].hook == "host:laptop"
         assert "did not answer in time" in said.notes[-1]
@@ -189,7 +189,7 @@ async def test_what_was_handed_out_before_is_not_run_again(
     user.write_text(hooks({"id": "once", "command": f"echo ran >> {tmp_path}/ran"}))
     await publish_hooks(connections, keys, hooks(rule("fleets", "rm")))
     await do(connections, "XGROUP", "CREATE", keys("requests", LAPTOP), GROUP, "0", "MKSTREAM")
-    await do(connections, "SET", keys("alive", f"host-{LAPTOP}"), "1", "PX", "2000")
+    await do(connections, "SET", keys("alive", f"host-{LAPTOP}"), "1", "PX", BUDGET_MS)
     async with evaluating(server.url, keys, policy="deny"):
         _, reply = await put(connections, keys, bash(), host=LAPTOP)
 
@@ -367,7 +367,7 @@ async def test_an_away_hosts_project_is_known_by_the_folder_that_its_hook_comman
                 said = await asyncio.to_thread(denies, ran, named)
                 assert said is expected, (ran, named)
             monkeypatch.setenv("FLEETHOOK_HOST", "host-1")
-            async with Bus(server.url, namespace=keys.prefix.split(":")[1]) as bus:
+            async with Bus(server.url, namespace=keys.prefix.split(":")[1], connect=CONNECT) as bus:
                 monkeypatch.delenv("FLEETHOOK_HOST")
                 for named, decision in ((link / "app" / "src", "deny"), (link / "app" / "vendor" / "lib", "abstain")):
                     assert (await bus.request(bash(cwd=str(named)))).decision == decision, named

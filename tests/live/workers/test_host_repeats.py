@@ -17,7 +17,7 @@ from bus.wire.keys import Keys
 from tests.live.workers.test_host import LAPTOP, asked, hooks, hosting, rule
 from tests.support.running import HOST, bash, do, evaluating, lines, publish_hooks, put, stream, until_true, verdict
 from tests.support.servers import Server
-from tests.support.waiting import until
+from tests.support.waiting import BUDGET, BUDGET_MS, until
 from workers.evaluator import Evaluator
 
 pytestmark = [pytest.mark.live, pytest.mark.req("X-02", "X-09")]
@@ -30,9 +30,9 @@ async def test_a_second_evaluator_waits_for_the_run_that_the_first_one_began(
     """Two workers of that host share the work. A slow hook takes longer than the agent's deadline."""
     ran, go, user = tmp_path / "ran", tmp_path / "go", tmp_path / "fleethook.yaml"
     command = f"echo x >> {ran}; until [ -e {go} ]; do sleep 0.02; done; exit 2"
-    user.write_text(hooks({"id": "theirs", "command": command, **({"timeout": 20} if slow else {})}))
+    user.write_text(hooks({"id": "theirs", "command": command, **({"timeout": BUDGET} if slow else {})}))
     await publish_hooks(connections, keys, hooks(rule("fleets", "rm")))
-    more: dict[str, Any] = {"budget": 1_000, "patience": "20000"} if slow else {}
+    more: dict[str, Any] = {"budget": 4_000, "patience": str(BUDGET_MS)} if slow else {}
     async with hosting(server.url, keys, user), hosting(server.url, keys, user):
         watcher = Watcher(connections, keys, host=HOST, user_file=None, trust_file=Path("/nonexistent"))
         first = Evaluator(server.url, keys, watcher, connections)

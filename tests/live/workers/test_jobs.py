@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rq import Callback, Queue, Repeat, Retry, Webhook
+from rq import Callback, Queue, Repeat, Retry, Webhook, Worker
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
@@ -21,12 +21,12 @@ from bus.errors import Unreachable
 from bus.wire.connections import Connections, sync_client
 from bus.wire.keys import Keys
 from tests.cli_kit import namespace
-from tests.support.delivering import owe, settled, turn_end
+from tests.support.delivering import dispatch_event, settled, turn_end
 from tests.support.proxy import Proxy
 from tests.support.receivers import receiving
 from tests.support.running import HOST, do, publish_hooks
 from tests.support.servers import Server
-from tests.support.waiting import until, wait_until
+from tests.support.waiting import PATIENCE, until, wait_until
 from workers.jobs import CARRIER, CHORES, enqueue, queue, queue_name
 
 PROGRAM = """
@@ -58,7 +58,7 @@ def rq_process(kind: str, keys: Keys, url: str, tmp_path: Path, **more: str) -> 
         yield process
         assert process.poll() is None, log.read_text()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(15) == 0, log.read_text()
+        assert process.wait(PATIENCE) == 0, log.read_text()
     finally:
         process.kill()
         process.wait()
@@ -175,7 +175,7 @@ endpoints:
   - {{id: one, url: "{receiver.url()}"}}
 """,
         )
-        name = await owe(connections, keys, turn_end())
+        name = await dispatch_event(connections, keys, turn_end())
         with rq_process(CARRIER, keys, server.url, tmp_path) as process:
             assert enqueue(queue(Settings(namespace=namespace(keys)), server.url, CARRIER), "carry") == 1
             await until(lambda: _flying(receiver.in_flight), "it is under way")
@@ -191,11 +191,29 @@ endpoints:
             await until(lambda: _draining(connections, keys, name), "it drains")
             receiver.release()
             await settled(connections, keys, name, "delivered")
-            assert process.wait(10) == 0
+            assert process.wait(PATIENCE) == 0
             process.poll = lambda: None  # type: ignore[method-assign]  # it has ended as it should
         assert receiver.ids == {f"{name}_one": 1}
         assert await _empty(carrier)
         assert await do(connections, "EXISTS", worker) == 0 or await do(connections, "HGET", worker, "death")
+
+
+@pytest.mark.req("B-05")
+@pytest.mark.parametrize("kind", [CARRIER, CHORES])
+def test_who_is_ready_ends_in_order_by_a_signal(
+    server: Server, keys: Keys, tmp_path: Path, on: Callable[[str], Queue], kind: str
+) -> None:
+    """Also by one in the very moment in which it says so: exit 0, and RQ has forgotten the worker."""
+    program = f"""
+import os, signal
+from workers.runtime.process import Process
+Process.report_ready = lambda self: (print("ready", flush=True), os.kill(os.getpid(), signal.SIGTERM))
+{PROGRAM}"""
+    env = {**os.environ, "FLEETHOOK_REDIS_URL": server.url, "FLEETHOOK_NAMESPACE": namespace(keys)}
+    command = [sys.executable, "-c", program, kind]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, done.stdout) == (0, "ready\n"), done.stderr
+    assert Worker.count(queue=on(kind)) == 0
 
 
 async def _flying(in_flight: Any) -> bool:
@@ -225,12 +243,12 @@ endpoints:
         asking = queue(Settings(namespace=namespace(keys)), server.url, CARRIER)
         async with _process(keys, server, tmp_path, proxy):
             proxy.away()
-            name = await owe(connections, keys, turn_end())
+            name = await dispatch_event(connections, keys, turn_end())
             enqueue(asking, "carry")
             proxy.back()
             await settled(connections, keys, name, "delivered")
             receiver.hold()
-            name = await owe(connections, keys, turn_end())
+            name = await dispatch_event(connections, keys, turn_end())
             enqueue(asking, "carry")
             await until(lambda: _flying(receiver.in_flight), "it is under way")
             proxy.away()
@@ -239,7 +257,7 @@ endpoints:
             await until(lambda: do(connections, "EXISTS", keys("alive", "carrier")), "it still carries", 1)
             await until(lambda: _absent(connections, keys), "the job has ended")
             proxy.back()
-            name = await owe(connections, keys, turn_end())
+            name = await dispatch_event(connections, keys, turn_end())
             enqueue(asking, "carry")
             await settled(connections, keys, name, "delivered")
         for failed in map(carrier.fetch_job, carrier.failed_job_registry.get_job_ids(cleanup=False)):

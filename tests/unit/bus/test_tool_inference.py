@@ -10,7 +10,8 @@ from bus.events import Event
 from bus.hooksets.guards import load_pack
 from bus.matching.patterns import Index
 from bus.matching.rules import judge
-from bus.tools import acts_as, canonical_input, canonical_tool, lost_fields, native_input
+from bus.tool_inference import infer
+from bus.tools import canonical_input, canonical_tool, lost_fields, native_input
 
 
 @pytest.mark.req("X-09")
@@ -36,7 +37,7 @@ def test_an_unknown_tool_that_says_shell_is_one(
 ) -> None:
     found = canonical_input("claude", native, given)
     assert found["command"] == command
-    assert set(tools) <= set(acts_as(canonical_tool("claude", native), found))
+    assert set(tools) <= set(infer(canonical_tool("claude", native), found).tools)
     assert found.items() >= {name: value for name, value in given.items() if name != "command"}.items()
 
 
@@ -71,15 +72,15 @@ def test_an_unknown_tool_that_says_shell_is_one(
 def test_a_tool_named_after_a_program_is_its_command(native: str, given: dict[str, Any], command: str) -> None:
     found = canonical_input("claude", native, given)
     assert found["command"] == command
-    assert "bash" in acts_as(canonical_tool("claude", native), found)
+    assert "bash" in infer(canonical_tool("claude", native), found).tools
 
 
 @pytest.mark.req("X-09")
 def test_what_an_argument_says_is_deleted_counts_as_a_part_of_the_tools_name() -> None:
     given = {"operation": "drop_table", "tableName": "users"}
-    assert "mcp__pg__manage_schema_drop_table" in acts_as("mcp__pg__manage_schema", given)
-    assert acts_as("mcp__pg__manage_schema", {"operation": "list_tables"}) == ()
-    assert acts_as("mcp__x__run", {"command": "terraform plan -destroy"}) == ("bash",)
+    assert "mcp__pg__manage_schema_drop_table" in infer("mcp__pg__manage_schema", given).tools
+    assert infer("mcp__pg__manage_schema", {"operation": "list_tables"}).tools == ()
+    assert infer("mcp__x__run", {"command": "terraform plan -destroy"}).tools == ("bash",)
 
 
 @pytest.mark.req("X-09")
@@ -101,7 +102,7 @@ def test_several_files_in_one_call_are_all_seen() -> None:
 def test_an_unknown_tool_that_says_file_writes_it(native: str, given: dict[str, Any], path: str) -> None:
     found = canonical_input("codex", native, given)
     assert found["path"] == path
-    assert {"write", "edit"} <= set(acts_as(native, found))
+    assert {"write", "edit"} <= set(infer(native, found).tools)
 
 
 @pytest.mark.req("X-09")
@@ -120,7 +121,7 @@ def test_an_unknown_tool_that_says_file_writes_it(native: str, given: dict[str, 
 )
 def test_an_unknown_tool_that_says_neither_is_left_alone(native: str, given: dict[str, Any]) -> None:
     assert canonical_input("claude", native, given) == given
-    assert acts_as(native, given) == ()
+    assert infer(native, given).tools == ()
 
 
 @pytest.mark.req("X-09")
@@ -156,7 +157,7 @@ def test_a_patch_in_a_shell_command_is_an_edit(command: str | list[str], base: s
         found = canonical_input("codex", native, {field: command})
         assert found["paths"] == [f"{base}a.py", f"{base}sub/b.py"]
         assert found["path"] == f"{base}a.py"
-        assert acts_as("bash", found) == ("edit", "write")
+        assert infer("bash", found).tools == ("edit", "write")
         assert lost_fields("codex", native, {"paths": ["c"]}, {field: command}) == ("paths",)
 
 

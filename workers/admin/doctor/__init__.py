@@ -53,7 +53,7 @@ _BUS: Final = frozenset(
         "gateway",
     }
 )
-_FLEET: Final = frozenset({"hooks", "fleet-guards", "hosts"})
+_FLEET: Final = frozenset({"hooks", "fleet-guards", "hosts", "coverage"})
 
 
 def group_of(check: Check) -> str:

@@ -17,7 +17,7 @@ from bus.config.settings import Settings
 from bus.errors import ConfigError, Unreachable
 from bus.installs import evidence, find
 from bus.installs.base import NAMES, InstallProblem, Program
-from bus.installs.command import deadline_ms, granted_timeout, timeout_of
+from bus.installs.hook_command import deadline_ms, granted_timeout, timeout_of
 from bus.installs.plan import other_readers, removed_events, troubles
 from bus.shim.answer_file import read_answer_file
 from bus.system.directories import Directories
@@ -27,11 +27,13 @@ from workers.admin.agent_setup import (
     answers_for,
     installed,
     plan,
+    plan_again,
     state_of,
     where_is,
     within_grants,
 )
 from workers.admin.doctor import INSTALL, Check, Repair, State
+from workers.admin.doctor.http_hooks import http_checks
 from workers.runtime.wording import counted
 
 VERSION_SECONDS: Final = 10.0
@@ -58,11 +60,13 @@ def agent_checks(agent: str, settings: Settings, places: Directories, cwd: Path)
         return
     for install in here:
         closed = ", fail-closed" if install.closed else ""
-        text = f"{program.label}: {counted(len(install.commands), 'event')} in {install.path} ({install.scope}{closed})"
-        brief = f"{counted(len(install.commands), 'event')} ({install.scope}{closed})"
+        by_http = f", {len(install.urls)} by http" if install.urls else ""
+        events, how = counted(len(install.commands), "event"), f"{install.scope}{closed}{by_http}"
+        text, brief = f"{program.label}: {events} in {install.path} ({how})", f"{events} ({how})"
         yield _check(agent, "installed", "ok", text, brief=brief)
         yield from _current(install, settings, places, cwd)
         yield from _timeouts(install, settings, places)
+        yield from http_checks(install, cwd)
     yield from _removed(program, places, cwd)
     yield from _effective(program, here, cwd)
     for install in here:
@@ -73,7 +77,8 @@ def agent_checks(agent: str, settings: Settings, places: Directories, cwd: Path)
         since = ".".join(map(str, program.closes_since))
         text = f"{program.label} closes a gate after a timeout only since {since}; until then the tool call goes on"
         yield _check(agent, "closed", "warn", text, fix=f"use {program.label} {since} or newer")
-    yield _answers(agent, settings, places, closed=any(install.closed for install in here))
+    fix = f"{INSTALL} {agent}{here[0].option}"
+    yield _answers(agent, settings, places, fix, closed=any(install.closed for install in here))
 
 
 def _not_installed(program: Program, places: Directories, cwd: Path) -> Iterator[Check]:
@@ -148,18 +153,9 @@ def _program(program: Program, version: tuple[int, ...], cwd: Path) -> Check:
 
 
 def _current(install: Installed, settings: Settings, places: Directories, cwd: Path) -> Iterator[Check]:
-    fix = f"{INSTALL} {install.agent} --scope {install.scope}"
-    events = tuple(name for name in install.commands if name in find_dialect(install.agent).capabilities)
+    fix = f"{INSTALL} {install.agent} --scope {install.scope}{install.option}"
     try:
-        change = plan(
-            install.agent,
-            install.scope,
-            places,
-            closed=install.closed,
-            events=events,
-            project=cwd,
-            budget=settings.budget,
-        )
+        change = plan_again(install, settings, places, cwd)
     except ConfigError as error:
         yield _check(
             install.agent, "commands", "fail", _place_and_message(error), fix=f"correct the file, then `{fix}`"
@@ -193,7 +189,7 @@ def _timeouts(install: Installed, settings: Settings, places: Directories) -> It
     else:
         return
     status: State = "fail" if short else "warn" if older else "ok"
-    fix = f"{INSTALL} {install.agent} --scope {install.scope}" if short or older else ""
+    fix = f"{INSTALL} {install.agent} --scope {install.scope}{install.option}" if short or older else ""
     yield _check(install.agent, "timeouts", status, text, fix=fix, repair=bool(fix))
 
 
@@ -237,8 +233,8 @@ def _longest_ms(agent: str, event: str, can: Capability, settings: Settings, pla
     return deadline_ms(timeout_of(can, settings.budget), settings.budget)
 
 
-def _answers(agent: str, settings: Settings, places: Directories, *, closed: bool) -> Check:
-    path, fix = places.answer_file(agent), f"{INSTALL} {agent}"
+def _answers(agent: str, settings: Settings, places: Directories, fix: str, *, closed: bool) -> Check:
+    path = places.answer_file(agent)
     try:
         wanted = within_grants(answers_for(agent, settings, places, closed=closed)[0], places)
         state = state_of(path, wanted, known_server=not settings.redis_url or SHIM_URL in os.environ)

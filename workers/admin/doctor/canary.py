@@ -28,8 +28,9 @@ from bus.system.directories import Directories
 from bus.verdicts import Verdict
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
-from workers.admin.agent_setup import Installed
+from workers.admin.agent_setup import Installed, where_is
 from workers.admin.doctor import INSTALL, Check
+from workers.admin.http_installs import post, token_of
 
 COMMAND: Final = "rm -rf /fleethook-doctor-canary"
 """Outside every project, so the guard denies it; there is no such folder, and nothing runs it."""
@@ -44,6 +45,15 @@ class CanaryResult(NamedTuple):
     ran: CommandRun
     ms: float
     understood: AgentReading
+    fallback: bool = False
+    """Whether a gateway said that this is a fallback."""
+    status: int = 0
+    """The HTTP status of a hook of type `http`."""
+
+    @property
+    def ending(self) -> str:
+        """How the hook ended."""
+        return f"HTTP status {self.status}" if self.status else f"exit code {self.ran.code}"
 
 
 def made(agent: str, cwd: Path) -> Canary:
@@ -81,6 +91,8 @@ def guard_check(verdict: Verdict | None, *, away: bool = False) -> Check:
 def send(install: Installed, canary: Canary, cwd: Path) -> CanaryResult:
     """Run the installed command as the agent does: in the project, without Fleethook's variables."""
     program = find(install.agent)
+    if canary.event in install.urls:
+        return _post(install, canary, cwd)
     env = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
     began = time.monotonic()
     try:
@@ -101,6 +113,19 @@ def send(install: Installed, canary: Canary, cwd: Path) -> CanaryResult:
     return CanaryResult(ran, (time.monotonic() - began) * 1000, program.understood(ran))
 
 
+def _post(install: Installed, canary: Canary, cwd: Path) -> CanaryResult:
+    """Post the canary as the agent's hook of type `http` does; the agent reads nothing but JSON of a 2xx."""
+    program, host = find(install.agent), install.http.host if install.http is not None else ""
+    began = time.monotonic()
+    token = token_of(program, where_is(project=cwd))
+    headers = {"Fleethook-Host": host} if host else {}
+    answer = post(install.urls[canary.event], json.dumps(canary.payload).encode(), token, headers, SECONDS)
+    read = 200 <= answer.status < 300
+    ran = CommandRun(0 if read else -1, answer.text if read else "", "" if read else answer.text)
+    ms = (time.monotonic() - began) * 1000
+    return CanaryResult(ran, ms, program.understood(ran), answer.fallback, answer.status)
+
+
 def live_checks(
     install: Installed, places: Directories, verdict: Verdict | None, cwd: Path, *, elsewhere: bool = False
 ) -> Iterator[Check]:
@@ -111,11 +136,11 @@ def live_checks(
     canary = made(install.agent, cwd)
     if canary.event not in install.commands:
         text = f"{install.agent}: {canary.event} is not among the events of {install.path}"
-        fix = f"{INSTALL} {install.agent} --scope {install.scope}"
+        fix = f"{INSTALL} {install.agent} --scope {install.scope}{install.option}"
         yield Check(id=f"{install.agent}-live", status="warn", what=text, fix=fix, agent=install.agent)
         return
     answer = send(install, canary, cwd)
-    fallback = _is_fallback(install, canary, answer, places)
+    fallback = answer.fallback or (not answer.status and _is_fallback(install, canary, answer, places))
     if elsewhere and not fallback:
         yield _judge_unseen(install, answer)
     else:
@@ -131,9 +156,7 @@ def _judge_unseen(install: Installed, answer: CanaryResult) -> Check:
         return Check(
             id=name, status="ok", what=text, agent=install.agent, brief=f"canary: {decision} in {answer.ms:.0f} ms"
         )
-    text = (
-        f"{text}: exit code {answer.ran.code} and {decision or 'nothing'} came back: no guard of the fleet stopped it"
-    )
+    text = f"{text}: {answer.ending} and {decision or 'nothing'} came back: no guard of the fleet stopped it"
     fix = "on a machine of the fleet: `fleethook guards publish`"
     return Check(
         id=name, status="warn", what=f"{text} {answer.ran.stderr[:200]}".rstrip(), fix=fix, agent=install.agent
@@ -165,12 +188,12 @@ def judge(install: Installed, answer: CanaryResult, verdict: Verdict | None, *, 
     if wanted not in {"deny", "ask"}:
         text = f"{intro}: nothing to prove, since no guard is on"
         return Check(id=name, status="unknown", what=text, fix=_GUARD, agent=install.agent)
-    text = f"{intro}: {wanted} was expected; exit code {answer.ran.code} and {decision or 'nothing'} came back"
+    text = f"{intro}: {wanted} was expected; {answer.ending} and {decision or 'nothing'} came back"
     return Check(
         id=name,
         status="fail",
         what=f"{text} {answer.ran.stderr[:200]}".rstrip(),
-        fix=f"`fleethook status` and the checks above; then `{INSTALL} {install.agent}`",
+        fix=f"`fleethook status` and the checks above; then `{INSTALL} {install.agent}{install.option}`",
         agent=install.agent,
     )
 

@@ -65,7 +65,7 @@ async def _has_users(connections: Connections) -> bool:
 
 
 async def _on_network(connections: Connections) -> str:
-    """Where the server listens besides its unix socket; empty if it listens nowhere else."""
+    """The addresses that the server listens on besides its unix socket; empty if there are none."""
     parts = urlsplit(connections.url)
     if parts.scheme != "unix":
         where = "this machine" if (parts.hostname or "") in LOCAL else str(parts.hostname)

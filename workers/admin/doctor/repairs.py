@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
-from bus.agents import find
 from bus.config.settings import Settings
 from bus.errors import FleethookError
 from bus.installs.base import NAMES
@@ -15,7 +14,7 @@ from bus.system.directories import Directories, make_private
 from bus.wire.connections import Connections
 from bus.wire.embedded_server import bus_url
 from bus.wire.keys import Keys
-from workers.admin.agent_setup import answers_for, connect, empty_spool, installed, plan
+from workers.admin.agent_setup import answers_for, connect, empty_spool, installed, plan_again
 from workers.admin.doctor import Check
 from workers.runtime.spool_drain import drain_spools
 from workers.runtime.wording import counted
@@ -43,10 +42,7 @@ def repair_findings(checks: Iterable[Check], settings: Settings, places: Directo
         here = installed(agent, project=cwd)
         closed = any(install.closed for install in here)  # all of them read the same answer file
         for install in here:
-            events = tuple(name for name in install.commands if name in find(agent).capabilities)
-            change = plan(
-                agent, install.scope, places, closed=install.closed, events=events, project=cwd, budget=settings.budget
-            )
+            change = plan_again(install, settings, places, cwd)
             connect(change, answers_for(agent, settings, places, closed=closed)[0], places)
             done.append(f"installed {agent} again in {install.path}")
     record_events(

@@ -18,6 +18,7 @@ from bus.wire.streams import server_now
 from workers.admin.doctor import Check, State
 from workers.admin.doctor.append_only_user import append_only_user_check
 from workers.admin.doctor.default_user import default_user_check
+from workers.coverage.gaps import sessions_with_gaps
 from workers.records.bounds import FULL, memory_in_use
 from workers.records.status import read_roles, server_facts
 from workers.runtime.stream_repair import read_repairs
@@ -89,6 +90,23 @@ async def host_checks(connections: Connections, keys: Keys, host: str, places: D
         return [Check(id="hosts", status="ok", what=text if known else "no host has blocking hooks of its own")]
     fix = "`fleethook up` or `fleethook worker host` there; `fleethook hosts forget NAME` where it is gone"
     return [Check(id="hosts", status="warn", what=host_entry.text, fix=fix) for host_entry in away]
+
+
+async def coverage_check(connections: Connections, keys: Keys) -> Check:
+    """Check whether hooks are asked about the tool calls that run (X-15)."""
+    try:
+        found = await sessions_with_gaps(connections, keys, await server_now(connections) - DAY)
+    except Unreachable:
+        return Check(id="coverage", status="unknown", what=CANNOT_ASK, cause="server")
+    except FleethookError as error:
+        return Check(
+            id="coverage", status="unknown", what=f"calls that no hook was asked about cannot be seen: {error}"
+        )
+    if not found:
+        return Check(id="coverage", status="ok", what="no tool call of the last day ran without its pre-hook event")
+    more = f"; {counted(len(found) - 1, 'more session has', 'more sessions have')} such calls" if found[1:] else ""
+    fix = "`fleethook sessions --gaps` has each cause; `fleethook install` on that host writes the hooks again"
+    return Check(id="coverage", status="warn", what=f"{found[0].text}{more}", fix=fix)
 
 
 async def fleet_guard_check(connections: Connections, keys: Keys, settings: Settings, places: Directories) -> Check:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,10 +17,11 @@ from workers.cli.screens.rows import no_trunc_option, show_deliveries
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
+    from bus.hooks import Endpoint
     from bus.wire.connections import Connections
     from workers.delivery.deliveries import Delivery
     from workers.delivery.filters import Filter
-    from workers.records.webhook_requests import RecordedRequest
+    from workers.records.delivery_detail import DeliveryDetail
 
 _RETRIED: Final = ("due", "parked", "dead")
 _RETRY: Final = BulkAction("retry", "tried now", "due, parked or dead")
@@ -67,12 +69,15 @@ def show_delivery(fleet: Context, name: str, as_curl: bool) -> None:
 
     The request is shown as it would be sent now, redacted, as long as its event is kept and its endpoint in force here.
     """
-    import msgspec
-
     from bus.errors import NotFound
+    from workers.records.delivery_detail import delivery_detail, detail_record
     from workers.records.webhook_requests import curl
 
-    shown, found, request = fleet.run(lambda connections: _read_delivery(fleet, connections, name))
+    async def work(connections: Connections) -> DeliveryDetail:
+        return await delivery_detail(connections, fleet.keys(), name, await endpoints_here(fleet, connections))
+
+    detail = fleet.run(work)
+    shown, request = detail.delivery, detail.request
     if as_curl:
         if request is None:
             raise NotFound(
@@ -81,32 +86,21 @@ def show_delivery(fleet: Context, name: str, as_curl: bool) -> None:
         fleet.data(curl(request))
         return
     if fleet.json:
-        fleet.data({**msgspec.to_builtins(shown), "payload": found})
+        fleet.data(detail_record(detail))
         return
-    request_text = payload_lines(fleet, found) if request is None else request_lines(fleet, request)
+    request_text = payload_lines(fleet, detail.payload) if request is None else request_lines(fleet, request)
     fleet.data(wrapped_lines([*delivery_lines(fleet, shown, whole=True), *request_text]))
-    if shown.state == "parked":
-        fleet.data(f"  waits: {fleet.run(lambda connections: _why_parked(fleet, connections, shown))}")
+    if detail.waits:
+        fleet.data(f"  waits: {short(detail.waits, 300)}")
 
 
-async def _read_delivery(
-    fleet: Context, connections: Connections, name: str
-) -> tuple[Delivery, dict[str, Any] | None, RecordedRequest | None]:
-    """A delivery with its event and its request; each of these is None if it is not kept."""
+async def endpoints_here(fleet: Context, connections: Connections) -> Mapping[str, Endpoint]:
+    """The endpoints in force in this folder."""
     from pathlib import Path
 
     from workers.admin.dry_run import hooks_here
-    from workers.delivery.deliveries import delivery
-    from workers.records.events import payload
-    from workers.records.ids import whole_delivery_id
-    from workers.records.webhook_requests import webhook_request
 
-    keys = fleet.keys()
-    shown = await delivery(connections, keys, await whole_delivery_id(connections, keys, name))
-    found = await payload(connections, keys, shown.event)
-    here = await hooks_here(connections, keys, fleet.directories(), Path.cwd())
-    endpoint = here.endpoints.get(shown.hook) if shown.kind == "webhook" else None
-    return shown, found, None if endpoint is None else await webhook_request(connections, keys, shown, endpoint)
+    return (await hooks_here(connections, fleet.keys(), fleet.directories(), Path.cwd())).endpoints
 
 
 @deliveries.command("retry")
@@ -118,7 +112,7 @@ def retry(fleet: Context, bulk: BulkRequest) -> None:
 
     What was delivered is not sent again; `fleethook replay` sends its event again.
     """
-    from workers.records.ids import whole_delivery_ids
+    from workers.records.id_prefixes import whole_delivery_ids
 
     bulk.require_choice("--endpoint and --state")
     if named := bulk.filter.ids:
@@ -141,18 +135,3 @@ async def _waiting(fleet: Context, connections: Connections, wanted: Filter) -> 
         async for delivery in filtered_deliveries(connections, fleet.keys(), wanted)
         if delivery.state in _RETRIED
     ]
-
-
-async def _why_parked(fleet: Context, connections: Connections, parked: Delivery) -> str:
-    """What a parked delivery waits for, by the present state of its target."""
-    from workers.delivery.deliveries import waits_for
-    from workers.delivery.endpoint_health import read_health
-
-    if waits := await waits_for(connections, fleet.keys(), parked.id):
-        return waits
-    target = parked.target
-    health = (await read_health(connections, fleet.keys(), [target]))[target]
-    if health.standing == "active":
-        return "for its turn: its target is at its limit of rate, or of attempts at a time"
-    why = {"paused": "its endpoint is paused", "disabled": "its endpoint is disabled"}.get(health.standing)
-    return f"{why or 'the breaker of its endpoint is open, and a probe goes first'} ({short(health.reason, 200)})"

@@ -213,14 +213,14 @@ def watcher_here(fleet: Context, connections: Connections) -> Watcher:
 
 def _queue_for_chores(fleet: Context) -> bool:
     """Queue work for a chores worker; returns whether one runs. Later the dispatcher queues it again."""
-    from bus.wire.connections import Connections
+    from bus.wire.connections import PATIENT_CONNECT_SECONDS, Connections
     from workers.records.status import read_roles
 
     settings = fleet.settings()
     url = settings.rq_url or fleet.url()
 
     async def alive(connections: Connections) -> bool:
-        rq = Connections(url, connect=1.0)
+        rq = Connections(url, connect=PATIENT_CONNECT_SECONDS)
         try:
             roles = await read_roles(connections, rq, fleet.keys(), settings)
         finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from workers.cli.common import CheckFailed, Context, LazyGroup, common_options, pass_fleet
+from workers.cli.deliveries import endpoints_here
 from workers.cli.deliveries.bulk import BulkAction, Group, confirm_bulk, do_bulk
 from workers.cli.deliveries.options import BulkRequest, bulk_options, letter_filters, read_filter
 from workers.cli.formatting import delivery_lines, payload_lines, plain, short, when
@@ -20,7 +20,6 @@ from workers.runtime.wording import counted
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.wire.connections import Connections
     from workers.delivery.dead_letters import DeadLetter
-    from workers.delivery.deliveries import Delivery
     from workers.delivery.filters import Filter
 
 _REDRIVE: Final = BulkAction("redrive", "tried again", "a dead letter")
@@ -59,26 +58,28 @@ def dead() -> None:
 @pass_fleet
 def list_dead(fleet: Context, /, grouped: str, limit: int, whole: bool, **options: Any) -> None:
     """List dead letters, newest first, or count them by reason."""
+    import msgspec
+
+    from workers.records.selection import letters_by_reason
+
     chosen = read_filter(options)
     found = _letters(fleet, chosen) if grouped else _newest(fleet, chosen, limit)
     if grouped:
-        groups = list(_groups(found))[:limit]
+        groups = letters_by_reason(found)[:limit]
         if fleet.json:
-            fleet.data(groups)
+            fleet.data(msgspec.to_builtins(groups))
         elif groups:
-            fleet.table(
-                _GROUP_COLUMNS,
-                [
-                    (
-                        group["count"],
-                        when(group["oldest"]),
-                        when(group["newest"]),
-                        short(", ".join(group["targets"])),
-                        group["reason"],
-                    )
-                    for group in groups
-                ],
-            )
+            rows = [
+                (
+                    group.count,
+                    when(group.oldest),
+                    when(group.newest),
+                    short(", ".join(group.targets)),
+                    group.reason,
+                )
+                for group in groups
+            ]
+            fleet.table(_GROUP_COLUMNS, rows)
     elif fleet.json:
         for letter in found:
             fleet.stream(letter)
@@ -94,26 +95,15 @@ def list_dead(fleet: Context, /, grouped: str, limit: int, whole: bool, **option
 @pass_fleet
 def show_dead(fleet: Context, name: str) -> None:
     """Show one dead letter: the reason, and every attempt of a delivery or the beginning of an entry."""
-    import msgspec
+    from workers.records.delivery_detail import DeliveryDetail, dead_detail, detail_record
 
-    from bus.errors import NotFound
-    from workers.delivery.deliveries import delivery
-    from workers.records.events import payload
+    async def work(connections: Connections) -> DeliveryDetail | DeadLetter:
+        return await dead_detail(connections, fleet.keys(), name, await endpoints_here(fleet, connections))
 
-    (name,) = _complete_ids(fleet, (name,))
-    found = _letters(fleet, read_filter({}, (name,)))
-    if not found:
-        raise NotFound(f"no dead letter is called {name!r}; see `fleethook dead list`")
-    (letter,) = found
-    if letter.kind == "delivery":
-
-        async def work(connections: Connections) -> tuple[Delivery, dict[str, Any] | None]:
-            dead_delivery = await delivery(connections, fleet.keys(), name)
-            return dead_delivery, await payload(connections, fleet.keys(), dead_delivery.event)
-
-        dead_delivery, event_payload = fleet.run(work)
-        lines = [*delivery_lines(fleet, dead_delivery, whole=True), *payload_lines(fleet, event_payload)]
-        fleet.data({**msgspec.to_builtins(dead_delivery), "payload": event_payload} if fleet.json else "\n".join(lines))
+    letter = fleet.run(work)
+    if isinstance(letter, DeliveryDetail):
+        lines = [*delivery_lines(fleet, letter.delivery, whole=True), *payload_lines(fleet, letter.payload)]
+        fleet.data(detail_record(letter) if fleet.json else "\n".join(lines))
     elif fleet.json:
         fleet.data(letter)
     else:
@@ -219,16 +209,6 @@ def _letters(fleet: Context, chosen: Filter) -> list[DeadLetter]:
     return fleet.run(work)
 
 
-def _groups(letters: Sequence[DeadLetter]) -> Iterator[dict[str, Any]]:
-    """The letters by reason, the most frequent first."""
-    by_reason: dict[str, list[DeadLetter]] = {}
-    for letter in letters:
-        by_reason.setdefault(letter.reason, []).append(letter)
-    for reason, found in sorted(by_reason.items(), key=lambda item: -len(item[1])):
-        times, targets = [letter.ms for letter in found], sorted({letter.target for letter in found if letter.target})
-        yield {"reason": reason, "count": len(found), "oldest": min(times), "newest": max(times), "targets": targets}
-
-
 def _with_whole_ids(fleet: Context, bulk: BulkRequest) -> BulkRequest:
     """The request with its ids completed; a usage error unless it has either ids, or `--all`, or filters."""
     bulk.require_choice("--reason and --endpoint")
@@ -238,7 +218,7 @@ def _with_whole_ids(fleet: Context, bulk: BulkRequest) -> BulkRequest:
 
 def _complete_ids(fleet: Context, beginnings: tuple[str, ...]) -> tuple[str, ...]:
     """The whole ids of the dead letters with these prefixes."""
-    from workers.records.ids import whole_dead_ids
+    from workers.records.id_prefixes import whole_dead_ids
 
     return fleet.run(lambda connections: whole_dead_ids(connections, fleet.keys(), beginnings))
 

@@ -109,8 +109,9 @@ def jobs() -> None:
 def list_jobs(fleet: Context) -> None:
     """List the jobs of the last seven days, newest first."""
     from workers.records.bulk_jobs import jobs as listed
+    from workers.records.bulk_jobs import shown
 
-    found = fleet.run(lambda connections: listed(connections, fleet.keys()))
+    found = [shown(one) for one in fleet.run(lambda connections: listed(connections, fleet.keys()))]
     if fleet.json:
         for bulk_job in found:
             fleet.stream(bulk_job)
@@ -144,8 +145,8 @@ def _done(bulk_job: BulkJob) -> str:
 @pass_fleet
 def show_job(fleet: Context, name: str, follow: bool) -> None:
     """Show one job; exit 5 if it was stopped or failed."""
-    from workers.records.bulk_jobs import job, jobs
-    from workers.records.ids import whole_id
+    from workers.records.bulk_jobs import job, jobs, shown
+    from workers.records.id_prefixes import whole_id
 
     async def work(connections: Connections) -> BulkJob:
         found = whole_id(name, [bulk_job.id for bulk_job in await jobs(connections, fleet.keys())], "jobs")
@@ -155,6 +156,7 @@ def show_job(fleet: Context, name: str, follow: bool) -> None:
     if follow:
         with explain_job_on_interrupt(fleet, bulk_job.id):
             bulk_job = fleet.run(lambda connections: follow_job(fleet, connections, bulk_job.id))
+    bulk_job = shown(bulk_job)
     if fleet.json:
         fleet.data(bulk_job)
     else:
@@ -177,7 +179,7 @@ def show_job(fleet: Context, name: str, follow: bool) -> None:
 def stop(fleet: Context, names: tuple[str, ...]) -> None:
     """Stop jobs; what they have done stays done, and deliveries that they made are still sent."""
     from workers.records.bulk_jobs import jobs, stop_job
-    from workers.records.ids import whole_id
+    from workers.records.id_prefixes import whole_id
 
     async def work(connections: Connections) -> list[str]:
         ids = [bulk_job.id for bulk_job in await jobs(connections, fleet.keys())]
@@ -196,29 +198,18 @@ def stop(fleet: Context, names: tuple[str, ...]) -> None:
 
 async def _count_replay(fleet: Context, connections: Connections, spec: ReplaySpec) -> tuple[int, Counter[str]]:
     """How many events would be sent again, and how many of them to each endpoint."""
-    import msgspec
-
-    from bus.wire.streams import server_now
-    from workers.records.replay import chunks, watched
+    from workers.records.replay import count_replay, watched
 
     watcher = watcher_here(fleet, connections)
     await watcher.refresh(force=True)
-    events, counts, condition_errors = 0, Counter[str](), Counter[str]()
-    whole = msgspec.structs.replace(spec, until=spec.until or await server_now(connections), rate=0.0)
-    looked = 0
     with Progress(fleet, "counting", unit="events") as progress:
-        async for chunk in chunks(connections, fleet.keys(), whole, "count", watched(watcher)):
-            looked += chunk.looked
-            events += len(chunk.replayed)
-            counts.update(delivery.hook for event in chunk.replayed for delivery in event.deliveries)
-            condition_errors.update(chunk.condition_errors)
-            progress.update(looked)
-    if condition_errors:
-        ((why, _),) = condition_errors.most_common(1)
+        found = await count_replay(connections, fleet.keys(), spec, watched(watcher), on_progress=progress.update)
+    if found.condition_errors:
+        ((why, _),) = found.condition_errors.most_common(1)
         fleet.say(
-            f"warning: --where cannot be evaluated for {condition_errors.total():,} events, which are left out: {why}"
+            f"warning: --where cannot be evaluated for {found.condition_errors.total():,} events, which are left out: {why}"
         )
-    return events, counts
+    return found.events, found.endpoints
 
 
 def _filter_text(bulk_job: BulkJob) -> str:

@@ -124,11 +124,12 @@ def show_guard(fleet: Context, name: str) -> None:
         if record[key]:
             fleet.data(f"  {key:<12} {record[key]}")
     for case in cases:
-        fleet.data(f"  {case.expected:<12} {case.command or f'{case.tool} {case.path}'}")
+        fleet.data(f"  {case.expected:<12} {case.call}")
 
 
 def rule_record(rule: Hook, pack: str, hooks: HookSet) -> dict[str, Any]:
     """A rule for `--json`: its decision, and the layers in force that enable or disable it."""
+    from bus.hooksets.layers import chosen_decision
     from workers.admin.guard_switches import Switch, is_on, short_id
 
     switch, definition = Switch(pack, short_id(rule, pack)), rule.rule
@@ -136,7 +137,8 @@ def rule_record(rule: Hook, pack: str, hooks: HookSet) -> dict[str, Any]:
     for layered in hooks.files:
         settings = layered.file.guards.get(pack)
         if settings is not None:
-            own = {"decision": settings.decision} if settings.decision else {}
+            chosen = chosen_decision(rule, pack, settings)
+            own = {"decision": chosen} if chosen else {}
             on = is_on(layered.file.guards, switch)
             layers.append(
                 {"layer": layered.layer, "version": layered.version, "on": on, "observe": settings.observe, **own}
@@ -178,5 +180,8 @@ def _layers(record: dict[str, Any]) -> str:
 
 
 def _case(case: Case) -> dict[str, str]:
-    fields = {"command": case.command, "tool": case.tool, "path": case.path, "cwd": case.cwd, "origin": case.origin}
-    return {"expect": case.expected, **{name: value for name, value in fields.items() if value}}
+    from bus.secrets.redaction import redact_text
+
+    names = ("command", "tool", "path", "url", "content", "prompt", "cwd", "origin")
+    fields = {name: redact_text(value) for name in names if (value := getattr(case, name))}
+    return {"expect": case.expected, **fields}

@@ -13,7 +13,7 @@ from workers.cli.edits import publish_change, user_file, write_change
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.hooksets.hookfile import HookFile
-    from workers.admin.guard_switches import Switch
+    from workers.admin.guard_switches import Chosen, Switch
 
 _C = TypeVar("_C", bound=Callable[..., Any])
 _Layer = Literal["user", "fleet", "project"]
@@ -38,13 +38,25 @@ def _options(function: _C) -> _C:
 
 @click.command()
 @_options
+@click.option(
+    "--decision",
+    type=click.Choice(["deny", "ask", "own"]),
+    help="What it decides in this layer from now on; `own` is the decision of each rule.",
+)
 @common_options
 @pass_fleet
-def enable(fleet: Context, name: str, layer: _Layer, yes: bool, dry_run: bool) -> None:
-    """Enable a guard pack, or one rule of an enabled pack."""
+def enable(fleet: Context, name: str, decision: Chosen | None, layer: _Layer, yes: bool, dry_run: bool) -> None:
+    """Enable a guard pack, or one rule of an enabled pack; with --decision, also set what it decides.
+
+    A decision can weaken a guard, so a person has to confirm one on a terminal if an agent runs this.
+    """
     from workers.admin.guard_switches import find_switch
 
-    _switch(fleet, find_switch(name), True, layer, yes, dry_run)
+    switch = find_switch(name)
+    if decision is not None and not dry_run:
+        touched = () if layer == "fleet" else (_file(fleet, layer),)
+        fleet.require_person("guards enable --decision", *touched, published=layer == "fleet")
+    _switch(fleet, switch, True, layer, yes, dry_run, decision)
 
 
 @click.command()
@@ -73,7 +85,7 @@ def disable(fleet: Context, name: str, layer: _Layer, yes: bool, dry_run: bool) 
 def publish(fleet: Context, yes: bool, dry_run: bool) -> None:
     """Enable the default packs in the published set, for every machine; no lower layer can disable them.
 
-    Guards that the set names already stay as they are.
+    Guards that the published set already mentions stay as they are.
     """
     from functools import reduce
 
@@ -91,17 +103,27 @@ def publish(fleet: Context, yes: bool, dry_run: bool) -> None:
         fleet.data(f"{', '.join(DEFAULT_PACKS)}: on for the fleet by version {result['version']}")
 
 
-def _switch(fleet: Context, switch: Switch, on: bool, layer: _Layer, yes: bool, dry_run: bool) -> None:
+def _switch(
+    fleet: Context,
+    switch: Switch,
+    on: bool,
+    layer: _Layer,
+    yes: bool,
+    dry_run: bool,
+    decision: Chosen | None = None,
+) -> None:
     from workers.admin.guard_switches import file_switched, set_switched
 
     word = "enable" if on else "disable"
     if layer == "fleet":
         message = f"guards {word} {switch.name}"
-        result = publish_change(fleet, lambda layer_file: set_switched(layer_file, switch, on), message, yes, dry_run)
+        result = publish_change(fleet, lambda file: set_switched(file, switch, on, decision), message, yes, dry_run)
     else:
-        result = write_change(fleet, file_switched(_file(fleet, layer), layer, switch, on), yes, dry_run)
+        edited = file_switched(_file(fleet, layer), layer, switch, on, decision)
+        result = write_change(fleet, edited, yes, dry_run)
     if fleet.json:
-        fleet.data({"id": switch.name, "on": on, "layer": layer, **result})
+        chosen = {"decision": decision} if decision is not None else {}
+        fleet.data({"id": switch.name, "on": on, **chosen, "layer": layer, **result})
     elif result["written"]:
         where = f"version {result['version']}" if "version" in result else result["file"]
         fleet.data(f"{switch.name} is {'on' if on else 'off'}: {where}, in force within a second where workers run")

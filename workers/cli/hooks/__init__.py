@@ -47,8 +47,8 @@ def hooks() -> None:
 def check(fleet: Context, file: Path | None) -> None:
     """Check a hook file, and the tests of the guard packs that it uses; exit 4 if something is wrong.
 
-    Findings are warnings and no reason for an exit code: a program or script that is not there, fields in a `when:` that no
-    event of its patterns has.
+    Warnings do not change the exit code: a program or script that is missing, or a field in a `when:` that no event of the
+    hook's patterns has.
     """
     from bus.errors import ConfigError
     from bus.hooksets.guards import check_pack, load_pack
@@ -79,7 +79,7 @@ def check(fleet: Context, file: Path | None) -> None:
         for text in (*read.warnings, *map(str, found)):
             fleet.data(fleet.style(f"{text} (warning)", "yellow"))
     if problems:
-        raise ConfigError(f"{len(problems)} problem{'s' * (len(problems) > 1)}; what is wrong is never in force")
+        raise ConfigError(f"{len(problems)} problem{'s' * (len(problems) > 1)}; a wrong entry is never in force")
     if not fleet.json:
         tests = sum(len(load_pack(pack).tests) for pack in read.guards)
         guards = f" ({counted(tests, 'test passes', 'tests pass')})" if read.guards else ""

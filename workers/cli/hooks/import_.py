@@ -60,11 +60,11 @@ def import_hooks(
 ) -> None:
     """Read hooks of another system in place: pigo, Forge, Gobby, Claude Code or ion; without PATH, list what is here.
 
-    The files stay where they are and what they are: a fleethook.yaml names them, and a change of them is in force within
-    a second. Every hook is shown as it was understood, and every line that was not.
-    What is in a repository goes to that project's file, which asks for your trust; `--to user` lets it run in every folder,
-    pinned by its content: a changed file or folder is not in force before you import it again.
-    Where entries are left out: exit code 1, or 5 once the rest is imported.
+    The files stay where they are: a fleethook.yaml refers to them, and their changes are in force within a second. Shows
+    each hook as Fleethook understands it, and each line that it does not understand.
+    Hooks in a repository are imported into that project's file, which needs your trust. With `--to user` they run in every
+    folder, pinned by their content: after a change they are not in force until you import them again.
+    Exit code 1 if entries are left out and nothing is imported, 5 if the other entries are imported.
     """
     from bus.hooksets.hookfile import load_foreign
 
@@ -121,7 +121,7 @@ def import_hooks(
 
 def _show(fleet: Context, read: HookFile, imported: Imported) -> None:
     """Print every hook as it was understood, then every line that was not understood."""
-    how = "as its name and content say" if imported.guessed else "as you say"
+    how = "recognised by its name and content" if imported.guessed else "as you said"
     fleet.say(f"{imported.path}: {imported.dialect}, {how}")
     rows = [import_row(hook) for hook in read.hooks]
     rows += [import_row(endpoint) for endpoint in read.endpoints]

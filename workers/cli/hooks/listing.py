@@ -15,7 +15,7 @@ from workers.cli.common import Context, common_options, pass_fleet
 from workers.cli.formatting import plain, when
 from workers.cli.screens.columns import Cell, Column
 from workers.cli.screens.rows import no_trunc_option
-from workers.records.hook_list import hook_record, listed_hooks, run_record
+from workers.records.hook_list import hook_records, listed_hooks
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
@@ -55,8 +55,8 @@ _MOST_ON: Final = 40
 def list_hooks(fleet: Context, kind: str, every_rule: bool, untrusted: bool, whole: bool) -> None:
     """List the hooks in force here: the fleet's, the user's and those of the (trusted) project around this folder.
 
-    TIMEOUT is what a hook gets at most, and after it what it gets of agents installed here that wait less.
-    LAST RUN is what the newest events and deliveries of the record say; a dash means not lately.
+    TIMEOUT is a hook's own limit, then the shorter limits of agents that are installed here.
+    LAST RUN is taken from the newest recorded events and deliveries; a dash means that the hook did not run in them.
     """
     if untrusted:
         _list_untrusted(fleet)
@@ -65,22 +65,16 @@ def list_hooks(fleet: Context, kind: str, every_rule: bool, untrusted: bool, who
     from workers.cli.hooks.sets import in_force
 
     here = in_force(fleet)
-    record_ = _record_of(fleet)
     granted = granted_here(fleet.directories())
     found = listed_hooks(here)
     if kind:
         found = [hook for hook in found if _is_for(hook, kind)]
     if fleet.json:
-        hooks = [
-            {
-                **hook_record(hook),
-                "timeouts": effective(hook, granted),
-                "last_run": run_record(record_.runs.get(hook.id)),
-            }
-            for hook in found
-        ]
+        records = fleet.run(lambda connections: hook_records(connections, fleet.keys(), found))
+        hooks = [{**record, "timeouts": effective(hook, granted)} for hook, record in zip(found, records, strict=True)]
         fleet.data({"version": here.version, "hooks": hooks, "waiting": list(here.waiting)})
         return
+    record_ = _record_of(fleet)
     packs = {} if every_rule else _packs()
     rows = [_row(hook, record_.runs, granted) for hook in found if hook.id not in packs]
     folded = Counter((packs[hook.id], _layer(hook)) for hook in found if hook.id in packs)

@@ -102,7 +102,7 @@ def new(fleet: Context, name: str | None, kind: str | None, on: str | None, url:
     for text in warnings:
         fleet.say(fleet.style(text, "yellow", err=True))
     if hook.script is not None:
-        fleet.data(f"{short_origin(str(hook.script))}: what the hook runs; change it there")
+        fleet.data(f"{short_origin(str(hook.script))}: the hook's script; change it there")
     where = "" if _is_found(fleet, into) else f" --file {short_origin(str(into))}"
     fleet.data(f"fleethook hooks test{where}  runs its tests")
     if trust:

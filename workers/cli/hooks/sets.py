@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,12 +19,6 @@ if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help
     from bus.hooksets.in_force import HookSet
     from bus.hooksets.published import SetChange
     from bus.wire.connections import Connections
-
-_REFERENCE: Final = re.compile(r'[-+ ]\s*(?:"secret": "(?:(?:env|file):[^"]*|\[[^"]*\])",?|"old_secrets": \[)\s*\Z')
-"""A line of a diff that refers to a secret or shows its fingerprint, without the secret itself."""
-_NAMED: Final = re.compile(r'"?(?:old_)?secrets?"?: *(?:\[\{"?secret"?: *)?"?(?:env|file):[^",}\]\s]*"?')
-"""Such a reference within a line of a person's file."""
-
 
 _TAKEN_UP: Final = "running workers have it in force within a second"
 
@@ -204,8 +197,11 @@ def in_force(
     needed: bool = True,
     plugin_dirs: Sequence[Path] = (),
     owner: str | None = None,
+    host: str = "",
 ) -> HookSet:
     """The hooks in force here, and those of plugins for this command only; `owner` is the system of the plugins.
+
+    `host` is the machine of the event, if it is another one.
 
     If the server is away and not `needed`, it returns the hooks of this machine only.
     """
@@ -215,7 +211,7 @@ def in_force(
     from workers.admin.dry_run import hooks_here, with_plugins
 
     async def work(connections: Connections | None) -> HookSet:
-        return await hooks_here(connections, fleet.keys(), fleet.directories(), cwd or Path.cwd())
+        return await hooks_here(connections, fleet.keys(), fleet.directories(), cwd or Path.cwd(), host)
 
     try:
         found = fleet.run(work)
@@ -306,16 +302,9 @@ def holds(read: HookFile) -> str:
 
 def redacted(changes: str) -> str:
     """A diff without secrets; a reference such as `env:NAME` is shown."""
-    return "\n".join(line if _REFERENCE.match(line) else _without_secrets(line) for line in changes.splitlines())
+    from workers.admin.published_changes import redacted_diff
 
-
-def _without_secrets(line: str) -> str:
-    """The line redacted, except for the references in it."""
-    from bus.secrets.redaction import redact_text
-
-    aside = _NAMED.findall(line)
-    parts = iter(aside)
-    return re.sub("\x00", lambda _: next(parts), redact_text(_NAMED.sub("\x00", line.replace("\x00", ""))))
+    return redacted_diff(changes)
 
 
 def shown_diff(fleet: Context, changes: str) -> str:

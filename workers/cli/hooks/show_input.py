@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -23,6 +24,8 @@ if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help
 _MOST_VALUE: Final = 200
 """The most characters of a variable's value on the terminal."""
 _MOST_STDIN: Final = 20_000
+_SEVERAL: Final = re.compile(r"[;&|\n]")
+"""A command line with several commands: a pipe would go into the first one only, and `exit` would end the person's shell."""
 
 
 @click.command("show-input")
@@ -36,8 +39,8 @@ _MOST_STDIN: Final = 20_000
 def show_input(fleet: Context, name: str, hook_id: str, stdin_only: bool) -> None:
     """Show what a command hook got for an event: stdin, environment, command line and directory.
 
-    ID is an event's, or any beginning of it that only one has. Nothing of this is recorded: it is built again from the
-    stored event, by the functions that run the hook, as the hook is now. Secrets are redacted, but not in --stdin-only.
+    ID is an event's id or an unambiguous beginning of it. The input is not recorded: it is built again from the stored event,
+    with the hook as it is now. Secrets are redacted, except with --stdin-only.
 
     \b
     fleethook hooks show-input e01a2032eb
@@ -177,9 +180,12 @@ def _show(fleet: Context, name: str, record: dict[str, Any]) -> None:
         f"{', '.join(record['new_each_time'])} is new each time: the worker finds what the command started by it"
     )
     command = f"fleethook hooks show-input {name} --hook {record['hook']} --stdin-only"
+    program = plain(record["command"], _MOST_STDIN)
+    if _SEVERAL.search(program):
+        program = f"sh -c {shlex.quote(program)}"
     lines += [
         "by hand",
-        f"  cd {shlex.quote(record['directory'])} && {command} | {plain(record['command'], _MOST_STDIN)}",
+        f"  cd {shlex.quote(record['directory'])} && {command} | {program}",
     ]
     fleet.data("\n".join(lines))
 

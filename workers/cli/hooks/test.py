@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,13 +13,13 @@ from workers.cli.common import CheckFailed, Context, common_options, error_repor
 from workers.cli.formatting import DURATION, event_subject, plain, verdict_lines
 from workers.cli.hooks.listing import short_origin
 from workers.cli.hooks.sets import PLUGIN_DIR, PLUGIN_OWNER, in_force, sound, sound_with_tests
+from workers.cli.simulation.given_event import given_event
 from workers.records.hook_list import hook_record
 
 if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from bus.config.files import Stamp
-    from bus.events import Event
     from bus.hooksets.hookfile import HookFile
-    from workers.admin.hook_tests import HookTestResult
+    from workers.admin.hook_test_runs import HookTestResult
 
 POLL_SECONDS: Final = 0.5
 """How often `--watch` checks whether a file has changed (seconds)."""
@@ -38,7 +37,7 @@ class _TestRun(NamedTuple):
 
 
 @click.command()
-@click.argument("kind", metavar="[EVENT_TYPE]", default="")
+@click.argument("kind", metavar="[EVENT_TYPE|FILE]", default="")
 @click.option(
     "--event",
     "given",
@@ -94,11 +93,13 @@ def test(
 ) -> None:
     """Run the tests of a hook file. With an event, show which hooks fit it and what they would decide.
 
-    Nothing is sent, and neither server nor workers are needed. The tests run the file's commands. Exit codes: 1 where
-    a test fails, 4 where the file has mistakes or no tests.
+    An argument that ends in .yaml, .yml or .json, or starts with / or ./, is a hook file, as in --file. Nothing is sent,
+    and neither server nor workers are needed. The tests run the file's commands. Exit codes: 1 where a test fails, 4 where
+    the file has mistakes or no tests.
 
     \b
     fleethook hooks test
+    fleethook hooks test team/fleethook.yaml
     fleethook hooks test -k push --junit report.xml
     fleethook hooks test --watch
     fleethook hooks test tool:pre_execute:bash --set command='git push --force'
@@ -113,6 +114,10 @@ def test(
     from bus.hooks import NATIVE
     from workers.admin.dry_run import disabled_hooks, hooks_of, later, made_event, try_event
 
+    if given is None and _is_file_name(kind):
+        if file is not None:
+            raise click.UsageError(f"{kind} and --file {file} are both hook files: name one")
+        kind, file = "", Path(kind)
     if given is None and not kind:
         one_event = ("tool", "values", "source", "cwd", "plugin_dirs", "owner", "effects", "exit_code")
         _refuse_options(one_event, "is about one event: say EVENT_TYPE, or --event FILE|ID")
@@ -124,10 +129,10 @@ def test(
     if given is not None:
         if values or tool:
             raise click.UsageError("--event brings its own fields: say --set and --tool without it")
-        event = _given_event(fleet, given, source=source, kind=kind, cwd=here)
+        event = given_event(fleet, given, source=source, kind=kind, cwd=here)
     else:
         event = made_event(kind, source=source or "generic", tool=tool, values=values, cwd=here)
-    # If the field `cwd` was set, it is the folder of the event, and decides which project's hooks are tested.
+    # `--set cwd=…` sets the folder of the event, which decides which project's hooks are tested.
     if file is not None and (plugin_dirs or owner):
         raise click.UsageError("--file is about one file alone: say --plugin-dir without it")
     tried = (
@@ -174,26 +179,13 @@ def test(
         raise CheckFailed("")
 
 
-def _given_event(fleet: Context, given: str, *, source: str, kind: str, cwd: Path) -> Event:
-    """The event that `--event` names: a file's, stdin's, or a stored one."""
-    from workers.admin.dry_run import payload_source, read_event
-    from workers.records.stored_events import stored_event
-
-    if given != "-" and not Path(given).exists() and not given.endswith(".json") and "/" not in given:
-        return fleet.run(lambda connections: stored_event(connections, fleet.keys(), given))[0]
-    try:
-        raw = sys.stdin.buffer.read() if given == "-" else Path(given).read_bytes()
-    except OSError as error:
-        raise click.UsageError(f"--event {given}: {error.strerror}; name a file, - or an event's id") from error
-    if not source:
-        source = payload_source(raw)
-        if source != "generic":
-            fleet.say(f"read as a payload of {source}; --source names another agent")
-    return read_event(raw, source=source, kind=kind, cwd=cwd)
+def _is_file_name(text: str) -> bool:
+    """Whether an argument is the name of a file; no event type looks like one."""
+    return text.startswith(("/", "./", "../", "~/")) or text.endswith((".yaml", ".yml", ".json"))
 
 
 def _refuse_options(names: Sequence[str], why: str) -> None:
-    """Raise a usage error for an option that does not belong to what the command does."""
+    """Raise a usage error if one of these options is given; `why` ends the sentence."""
     context = click.get_current_context()
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
@@ -249,7 +241,7 @@ def _run_once(fleet: Context, run: _TestRun, files: dict[str, Stamp]) -> bool:
     from bus.config.documents import recording_files
     from bus.errors import ConfigError
     from bus.hooksets.hook_tests import matching
-    from workers.admin.hook_tests import run_tests
+    from workers.admin.hook_test_runs import run_tests
 
     with recording_files() as read_files:
         try:

@@ -28,6 +28,11 @@ SIGNS: Final[Mapping[str, str]] = {
     "abstain": "·",
     "fallback": "!",
     "waiting": "…",
+    "approved": "✓",
+    "denied": "✗",
+    "timed out": "!",
+    "nobody could be asked": "!",
+    "overtaken": "!",
     "delivered": "✓",
     "dead": "✗",
     "due": "↻",
@@ -70,9 +75,9 @@ class Column(NamedTuple):
     rank: int = 0
     """The highest rank is dropped first and gets spare room last; 0 is never dropped and never cut."""
     keep_end: bool = False
-    """Whether a text that is too wide loses its beginning and not its end: of `path/file:line`, the name and the line stay."""
+    """Whether a text that is too wide loses its beginning instead of its end, so that `path/file:line` keeps name and line."""
     halved: bool = False
-    """Of a column of rank 0: it is cut to half of the line, if more of it would leave no room for the column of rank 1."""
+    """Whether a column of rank 0 is cut to half of the line when it would leave no room for the column of rank 1."""
 
 
 class Cell(NamedTuple):

@@ -77,7 +77,7 @@ def no_trunc_option(function: F) -> F:
 
 def show_events(fleet: Context, found: Sequence[Seen], *, whole: bool) -> None:
     """Events as a list."""
-    ids = _shown_ids([seen.id for seen in found], whole)
+    ids = shown_ids([seen.id for seen in found], whole)
     times = list_times([seen.ms for seen in found])
     rows = [
         [Cell(time, "bright_black"), *event_cells(seen), Cell(name, "bright_black")]
@@ -139,7 +139,7 @@ def _why(seen: Seen) -> str:
 
 def show_deliveries(fleet: Context, found: Sequence[Delivery], *, whole: bool) -> None:
     """Deliveries as a list."""
-    ids = _shown_ids([delivery.id for delivery in found], whole)
+    ids = shown_ids([delivery.id for delivery in found], whole)
     rows = [
         [
             Cell(time, "bright_black"),
@@ -157,7 +157,7 @@ def show_deliveries(fleet: Context, found: Sequence[Delivery], *, whole: bool) -
 
 def show_dead_letters(fleet: Context, found: Sequence[DeadLetter], *, whole: bool) -> None:
     """Dead letters as a list."""
-    ids = _shown_ids([letter.id for letter in found], whole)
+    ids = shown_ids([letter.id for letter in found], whole)
     rows = [
         dead_letter_cells(letter, time, name)
         for time, letter, name in zip(list_times([letter.ms for letter in found]), found, ids, strict=True)
@@ -189,7 +189,7 @@ def _note(one: Delivery) -> str:
     return short(one.reason, 400) if one.state == "dead" else ""
 
 
-def _shown_ids(ids: Sequence[str], whole: bool) -> list[str]:
+def shown_ids(ids: Sequence[str], whole: bool) -> list[str]:
     """The ids of a list: short on a terminal, but long enough to be different.
 
     The id of a delivery takes at most a third of the line: the hook's part is cut, too.

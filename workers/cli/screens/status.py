@@ -13,6 +13,7 @@ from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # 60 ms that `status --help` does not need
     from workers.delivery.endpoint_health import EndpointHealth
+    from workers.plugins.figures import PluginState
     from workers.records.activity import Activity
     from workers.records.status import Status
     from workers.runtime.rejected_files import Rejection
@@ -21,6 +22,7 @@ if TYPE_CHECKING:  # 60 ms that `status --help` does not need
 _INDENT: Final = 12
 _COLOURS: Final[dict[str, Colour]] = {"ok": "green", "missing": "red", "unknown": "yellow", "off": "bright_black"}
 _SIGNS: Final = {"ok": "✓", "missing": "✗", "unknown": "?", "off": "·"}
+_MOST_GAPS: Final = 3
 _BARS: Final = "▁▂▃▄▅▆▇█"
 
 
@@ -43,6 +45,10 @@ class StatusReport(NamedTuple):
     endpoints: Sequence[EndpointHealth]
     activity: Activity | None
     rejected: Sequence[Rejection]
+    stopped: str = ""
+    """What is stopped; empty if nothing is."""
+    plugins: Sequence[PluginState] = ()
+    """The Python plugins of every worker."""
 
 
 def show_status(fleet: Context, report: StatusReport) -> None:
@@ -64,6 +70,8 @@ def _fact(fleet: Context, name: str, text: str, colour: Colour | None) -> str:
 
 def _facts(fleet: Context, report: StatusReport) -> Iterator[Fact]:
     found, here = report.found, report.here
+    if report.stopped:
+        yield "stopped", report.stopped.removeprefix("STOPPED: "), "red"
     if found is not None:
         yield from _running(found)
     if here is not None:
@@ -155,8 +163,18 @@ def _wrong(fleet: Context, report: StatusReport) -> Iterator[Fact]:
         for host in found.hosts:
             if not host.alive:
                 yield "host", plain(host.text, 600), "yellow"
+        for session in found.gaps[:_MOST_GAPS]:
+            yield "coverage", plain(session.text, 600), "yellow"
+        if len(found.gaps) > _MOST_GAPS:
+            more = counted(len(found.gaps) - _MOST_GAPS, "more session has", "more sessions have")
+            yield "", f"{more} such calls: `fleethook sessions --gaps`", "yellow"
         for kept in found.kept:
             yield "waiting", f"since {when(kept.ms)}: {plain(kept.text, 600)}", "yellow"
+    for plugin in report.plugins:
+        if plugin.state != "running" or plugin.breaker != "closed" or plugin.problem:
+            breaker = f", breaker {plugin.breaker}" if plugin.breaker != "closed" else ""
+            text = f"{plugin.name} in {plugin.worker}: {plugin.state}{breaker}; {plugin.problem or 'it comes back'}"
+            yield "plugin", plain(text, 600), "red" if plugin.state == "failed" else "yellow"
     for refused in report.rejected:
         yield "hooks", plain(refused.text, 600), "red"
     for problem in found.problems if found is not None else ():

@@ -1,4 +1,4 @@
-"""What `watch` shows: the newest events, sessions, endpoints and dead letters, drawn to the size of the terminal."""
+"""What `watch` shows: events, calls that wait for a person, sessions, endpoints and dead letters, as large as the terminal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
-from workers.cli.formatting import health_text, local_time, short
+from workers.cli.formatting import health_text, local_time, plain, short
 from workers.cli.output import Colour, Styler
 from workers.cli.screens.columns import Cell, Column, fit, line, measure, session_colour
 from workers.cli.screens.rows import (
@@ -22,20 +22,31 @@ from workers.cli.screens.rows import (
 if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from rich.text import Text
 
+    from workers.approvals.decisions import Verb
+    from workers.approvals.questions import Question
     from workers.delivery.dead_letters import DeadLetter
     from workers.delivery.endpoint_health import EndpointHealth
     from workers.records.events import Seen
 
-Panel = Literal["events", "sessions", "endpoints", "dead"]
-PANELS: Final[tuple[Panel, ...]] = ("events", "sessions", "endpoints", "dead")
+Panel = Literal["events", "questions", "sessions", "endpoints", "dead"]
+PANELS: Final[tuple[Panel, ...]] = ("events", "questions", "sessions", "endpoints", "dead")
 _TITLES: Final[dict[Panel, str]] = {
     "events": "EVENTS",
+    "questions": "WAIT FOR A PERSON",
     "sessions": "SESSIONS",
     "endpoints": "ENDPOINTS",
     "dead": "DEAD LETTERS",
 }
 _KEPT: Final = 1_000
 
+_QUESTION_COLUMNS: Final = (
+    Column("ASKED", 8),
+    Column("AGENT", 8, 9, rank=3),
+    Column("SESSION", 8, 8, rank=4),
+    Column("TOOL", 6, 12, rank=2),
+    Column("CALL", 16, rank=1),
+    Column("ID", 10),
+)
 _SESSION_COLUMNS: Final = (
     Column("SESSION", 8),
     Column("AGENT", 8),
@@ -46,6 +57,7 @@ _SESSION_COLUMNS: Final = (
 )
 _ENDPOINT_COLUMNS: Final = (Column("ENDPOINT", 12, 32, rank=1), Column("STATE", 12), Column("WHY", 12, rank=2))
 _KEYS: Final = "Tab list · j k move · Enter trace · r retry · p pause · q end"
+_QUESTION_KEYS: Final = "Tab list · j k move · a approve · d deny · q end"
 _TRACE_KEYS: Final = "j k scroll · q back"
 
 
@@ -69,6 +81,10 @@ class View:
     events: deque[Seen] = field(default_factory=lambda: deque(maxlen=_KEPT))
     """Oldest first."""
     sessions: dict[str, WatchedSession] = field(default_factory=dict)
+    questions: Sequence[Question] = ()
+    """The calls that wait for a person, oldest first."""
+    asked: tuple[Verb, Question] | None = None
+    """The answer that the next key confirms."""
     endpoints: Sequence[EndpointHealth] = ()
     dead: Sequence[DeadLetter] = ()
     panel: Panel = "events"
@@ -79,6 +95,8 @@ class View:
     top: int = 0
     """The first line of the trace on the screen."""
     message: str = ""
+    stopped: str = ""
+    """What is stopped, on the first line; empty if nothing is."""
     away: str = ""
     """Why the server cannot be asked; empty if it can."""
 
@@ -98,11 +116,15 @@ class View:
         if len(self.sessions) > _KEPT:
             del self.sessions[next(iter(self.sessions))]
 
+    @property
+    def panels(self) -> tuple[Panel, ...]:
+        """The lists on the screen; the list of questions is there only while a call waits."""
+        return tuple(panel for panel in PANELS if panel != "questions" or self.questions)
+
     def rows(self, panel: Panel) -> int:
         """How many rows a panel has."""
-        return len(
-            {"events": self.events, "sessions": self.sessions, "endpoints": self.endpoints, "dead": self.dead}[panel]
-        )
+        lists = (self.events, self.questions, self.sessions, self.endpoints, self.dead)
+        return len(dict(zip(PANELS, lists, strict=True))[panel])
 
     def move(self, step: int) -> None:
         """Select the next or previous row, or scroll the trace."""
@@ -129,6 +151,10 @@ class View:
         """The selected dead letter."""
         return self.dead[self.selected("dead")] if self.dead else None
 
+    def selected_question(self) -> Question | None:
+        """The selected call that waits for a person."""
+        return self.questions[self.selected("questions")] if self.questions else None
+
     def selected_endpoint(self) -> EndpointHealth | None:
         """The selected endpoint."""
         return self.endpoints[self.selected("endpoints")] if self.endpoints else None
@@ -138,11 +164,14 @@ def frame(view: View, width: int, height: int, style: Styler) -> Text:
     """The whole screen: `height` lines, none of them longer than `width` cells."""
     from rich.text import Text
 
+    head = [style(view.stopped, "red")] if view.stopped else []
+    height -= len(head)
     lines = [*(_trace(view, height) if view.trace else _lists(view, width, height, style))]
     lines = [*lines[: height - 1], *([""] * (height - 1 - len(lines)))]
     message = view.away or view.message
-    lines.append(style(message, "yellow") if message else style(_TRACE_KEYS if view.trace else _KEYS, "bright_black"))
-    texts = [Text.from_ansi(text) for text in lines]
+    keys = _TRACE_KEYS if view.trace else _QUESTION_KEYS if view.panel == "questions" else _KEYS
+    lines.append(style(message, "yellow") if message else style(keys, "bright_black"))
+    texts = [Text.from_ansi(text) for text in (*head, *lines)]
     for text in texts:
         text.truncate(width, overflow="ellipsis")
     return Text("\n", no_wrap=True, end="").join(texts)
@@ -154,8 +183,9 @@ def _trace(view: View, height: int) -> list[str]:
 
 def _lists(view: View, width: int, height: int, style: Styler) -> Iterator[str]:
     small = max(1, min(6, (height - 12) // 5))
-    heights = dict.fromkeys(PANELS, small) | {"events": max(1, height - 1 - 8 - 3 * small)}
-    for panel in PANELS:
+    shown = view.panels
+    heights = dict.fromkeys(shown, small) | {"events": max(1, height - 1 - 2 * len(shown) - (len(shown) - 1) * small)}
+    for panel in shown:
         yield from _panel(view, panel, width, heights[panel], style)
 
 
@@ -183,6 +213,8 @@ def _cells(view: View, panel: Panel, first: int, height: int) -> tuple[tuple[Col
         return TAIL_COLUMNS, [
             [_time(seen.ms), *event_cells(seen)[:5], Cell(short_id(seen.id), "bright_black")] for seen in newest
         ]
+    if panel == "questions":
+        return _QUESTION_COLUMNS, [_question(one) for one in view.questions[first : first + height]]
     if panel == "sessions":
         sessions = list(view.sessions.items())[::-1][first : first + height]
         return _SESSION_COLUMNS, [
@@ -201,6 +233,17 @@ def _cells(view: View, panel: Panel, first: int, height: int) -> tuple[tuple[Col
     letters = view.dead[first : first + height]
     return DEAD_COLUMNS, [
         dead_letter_cells(letter, local_time(letter.ms).strftime("%H:%M:%S"), short_id(letter.id)) for letter in letters
+    ]
+
+
+def _question(one: Question) -> list[Cell]:
+    return [
+        _time(one.asked),
+        Cell(plain(one.source)),
+        Cell(plain(one.session)[:8], session_colour(one.session)),
+        Cell(plain(one.tool)),
+        Cell(short(one.summary, 400), "yellow"),
+        Cell(short_id(one.id), "bright_black"),
     ]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from bus.wire.connections import Connections
     from workers.delivery.deliveries import Delivery
     from workers.delivery.endpoint_health import EndpointHealth
+    from workers.records.run_figures import RunFigures
 
 COMMANDS: Final = {
     "list": Lazy("workers.cli.webhooks:list_webhooks", "List the endpoints in force here, and their health."),
@@ -56,6 +56,8 @@ ENDPOINT_COLUMNS: Final = (
     Column("FROM", 16, rank=8, keep_end=True),
 )
 """On a narrow terminal the file is dropped first, then the secret, the format and the events."""
+
+_ONLY_IN_JSON: Final = ("health", "figures", "last_failure")
 
 STANDING_COLOURS: Final[Mapping[str, Colour]] = {"active": "green", "disabled": "red"}
 
@@ -95,23 +97,32 @@ def show_webhook(fleet: Context, name: str) -> None:
     from workers.delivery.deliveries import endpoint_target
     from workers.delivery.endpoint_health import read_health
     from workers.delivery.filters import Filter
+    from workers.records.run_figures import NO_RUNS, endpoint_figures, read_counts
 
     endpoint = find_endpoint(in_force(fleet), name)
     target = endpoint_target(endpoint, host_name())
 
-    async def work(connections: Connections) -> tuple[list[Delivery], dict[str, EndpointHealth]]:
+    async def work(connections: Connections) -> tuple[list[Delivery], dict[str, EndpointHealth], dict[str, RunFigures]]:
         found = await listed(connections, fleet.keys(), Filter(target=f"endpoint:{name}"), most=RECENT)
-        return found, await read_health(connections, fleet.keys(), [target])
+        health = await read_health(connections, fleet.keys(), [target])
+        return found, health, endpoint_figures(await read_counts(connections, fleet.keys()))
 
-    recent, health = fleet.run(work)
-    record = _full_record(endpoint, health[target], Counter(d.state for d in recent if is_for(d.target, name)))
+    recent, health, figures = fleet.run(work)
+    of_endpoint = [delivery for delivery in recent if is_for(delivery.target, name)]
+    record = _full_record(endpoint, of_endpoint, health[target], figures.get(name, NO_RUNS))
     if fleet.json:
         fleet.data(record)
         return
     record["standing"] = health_text(health[target])
     fleet.data(f"{endpoint.id}  {plain(record['url'])}")
     for key, value in record.items():
-        if key not in {"id", "url", *_health(health[target])} and value not in ("", [], {}, False, None):
+        if key not in {"id", "url", *_ONLY_IN_JSON, *_health(health[target])} and value not in (
+            "",
+            [],
+            {},
+            False,
+            None,
+        ):
             fleet.data(f"  {key.replace('_', ' '):<14} {plain(_value_text(value), 500)}")
 
 
@@ -135,7 +146,9 @@ def show_endpoints(fleet: Context, records: Sequence[dict[str, Any]], *, whole: 
     fleet.table(ENDPOINT_COLUMNS, rows, whole=whole)
 
 
-def _full_record(endpoint: Endpoint, health: EndpointHealth, states: Counter[str]) -> dict[str, Any]:
+def _full_record(
+    endpoint: Endpoint, recent: Sequence[Delivery], health: EndpointHealth, figures: RunFigures
+) -> dict[str, Any]:
     """An endpoint with every setting; of secrets only their references or fingerprints."""
     import msgspec
 
@@ -149,7 +162,7 @@ def _full_record(endpoint: Endpoint, health: EndpointHealth, states: Counter[str
         if key not in {"id", "url", "secret", "old_secrets", "routing_key", "own", "headers"}
     }
     return {
-        **endpoint_record(endpoint, states, health),
+        **endpoint_record(endpoint, recent, health, figures),
         **_health(health),
         **settings,
         "format": format_of(endpoint),
@@ -165,7 +178,7 @@ def _full_record(endpoint: Endpoint, health: EndpointHealth, states: Counter[str
 
 
 def _health(health: EndpointHealth) -> dict[str, Any]:
-    """Why an health is paused, disabled or open, and its failures."""
+    """Why the endpoint is paused or disabled, or its breaker open, and its failures."""
     import msgspec
 
     plain = msgspec.to_builtins(health)

@@ -134,7 +134,7 @@ def _answers(names: tuple[str, ...]) -> list[tuple[str, list[str]]]:
         try:
             found.append((parse_target(f"https://{name.strip()}/").host, listed))
         except TargetRefused:
-            continue  # no URL with such a host gets as far as its addresses
+            continue  # the policy refuses every URL with this host before it looks at addresses
     return found
 
 

@@ -30,7 +30,7 @@ _CHECKED: Final = frozenset({"fleethook", "cloudevents"})
 """Formats whose receivers are the users' own programs, which can check a signature."""
 
 _WEAKENING: Final = frozenset({"enabled", "can_block", "on_failure", "events", "tool", "when"})
-"""Fields that decide what an endpoint is asked or sent; only a person may change them (see `require_person`)."""
+"""Fields that decide which questions and events an endpoint gets; only a person may change them (see `require_person`)."""
 
 _FILE: Final = click.Path(dir_okay=False, path_type=Path)
 _C = TypeVar("_C", bound=Callable[..., Any])
@@ -304,7 +304,7 @@ def _change(
         def whole(one: HookFile) -> HookFile:
             after = set_changed(one, name, change)
             more = (allow,) if allow and allow not in after.network_allow else ()
-            return replace(after, network_allow=(*after.network_allow, *more)).sealed()
+            return replace(after, network_allow=(*after.network_allow, *more)).with_digest()
 
         return publish_change(fleet, whole, f"webhooks change {name}", yes, dry_run)
     path = user_file(fleet, file)

@@ -11,7 +11,8 @@ from bus.events import Event
 from bus.hooks import Endpoint, Format
 from bus.verdicts import Verdict
 from bus.wire.codec import write_json
-from workers.delivery.formats import cloudevents, discord, pagerduty, slack, teams
+from workers.delivery.answer_links import AnswerLinks
+from workers.delivery.formats import cloudevents, discord, ntfy, pagerduty, slack, teams
 from workers.delivery.formats.card import card_of
 from workers.delivery.formats.facts import LONGEST, facts_of, full_data, thin_data, timestamp
 from workers.delivery.formats.text import cut
@@ -30,26 +31,46 @@ def content_type(name: Format, *, batch: bool = False) -> str:
     return "application/cloudevents-batch+json" if batch else "application/cloudevents+json"
 
 
-def render(event: Event, verdict: Verdict | None, endpoint: Endpoint, routing_key: str = "") -> bytes:
+def render(
+    event: Event,
+    verdict: Verdict | None,
+    endpoint: Endpoint,
+    routing_key: str = "",
+    links: AnswerLinks | None = None,
+) -> bytes:
     """The body for an endpoint with a `format`; `routing_key` is the key of PagerDuty itself, not a reference to it.
+
+    `links` answer the question that the event announces.
 
     Raises ValueError if the event has a value that JSON cannot express.
     """
     chat = _CHATS.get(endpoint.format)
     if chat is not None:
-        return chat(card_of(event, verdict, endpoint.payload))
+        return chat(card_of(event, verdict, endpoint.payload, links))
+    if endpoint.format == "ntfy":
+        return ntfy.body(card_of(event, verdict, endpoint.payload, links), endpoint.url)
     if endpoint.format == "pagerduty":
-        card = card_of(event, verdict, endpoint.payload)
+        card = card_of(event, verdict, endpoint.payload, links)
         return pagerduty.body(card, event, verdict, endpoint.resolve, routing_key)
-    facts = facts_of(event)
+    facts, answers = facts_of(event), {"answer": links._asdict()} if links is not None else {}
     why = _THIN
     if endpoint.payload != "thin":
-        raw = _serialize(event, endpoint.format, facts, full_data(event, verdict, facts))
+        raw = _serialize(event, endpoint.format, facts, full_data(event, verdict, facts) | answers)
         if len(raw) <= MOST_BODY:
             return raw
         why = f"the full event has {len(raw)} bytes"
     short = {**facts, "type": cut(facts["type"], LONGEST)}
-    return _serialize(event, endpoint.format, short, thin_data(event, verdict, facts, why))
+    return _serialize(event, endpoint.format, short, thin_data(event, verdict, facts, why) | answers)
+
+
+def topic_of(endpoint: Endpoint) -> str:
+    """The part of an endpoint's URL that is in its bodies; empty for most formats."""
+    return ntfy.topic_of(endpoint.url) if endpoint.format == "ntfy" else ""
+
+
+def post_url(endpoint: Endpoint) -> str:
+    """The URL that a body is posted to; for ntfy not the one of the endpoint, which is its topic's."""
+    return ntfy.post_url(endpoint.url) if endpoint.format == "ntfy" else endpoint.url
 
 
 def _serialize(event: Event, name: Format, facts: dict[str, str], data: dict[str, Any]) -> bytes:

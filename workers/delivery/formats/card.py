@@ -10,6 +10,8 @@ from bus.events import Event
 from bus.hooks import Payload
 from bus.secrets.redaction import redact, redact_texts
 from bus.verdicts import Verdict
+from workers.delivery.answer_links import AnswerLinks
+from workers.delivery.formats import approval_card
 from workers.delivery.formats.facts import decider, facts_of, how_to_get, timestamp
 from workers.delivery.formats.text import cut, line, safe
 
@@ -55,10 +57,14 @@ class Card:
     time: str
     """The time of the event, in RFC 3339."""
     level: Level
+    links: tuple[tuple[str, str], ...] = ()
+    """Buttons that open a page: label and address."""
 
 
-def card_of(event: Event, verdict: Verdict | None, payload: Payload) -> Card:
+def card_of(event: Event, verdict: Verdict | None, payload: Payload, links: AnswerLinks | None = None) -> Card:
     """The texts for an event; with the payload `thin`, reason and detail are empty."""
+    if event.type in approval_card.TYPES:
+        return _approval_card(event, payload, links)
     facts = facts_of(event)
     decision = verdict.decision if verdict is not None else ""
     verdict_texts = (
@@ -94,6 +100,27 @@ def card_of(event: Event, verdict: Verdict | None, payload: Payload) -> Card:
         show_command=line(how_to_get(event)),
         time=timestamp(event.time).replace("+00:00", "Z"),
         level=level_of(event, verdict),
+    )
+
+
+def _approval_card(event: Event, payload: Payload, links: AnswerLinks | None) -> Card:
+    facts = facts_of(event)
+    listed = (
+        ("Session", facts["session"]),
+        ("Host", facts["host"]),
+        ("Directory", facts["cwd"]),
+        *redact_texts(dict(approval_card.facts(event))).items(),
+    )
+    texts = ((name, cut(line(text), FACT)) for name, text in listed)
+    return Card(
+        title=approval_card.title(event),
+        reason=approval_card.reason(event, payload),
+        detail=approval_card.detail(event, payload),
+        facts=tuple((name, text) for name, text in texts if text)[:MOST_FACTS],
+        show_command=approval_card.command(event),
+        time=timestamp(event.time).replace("+00:00", "Z"),
+        level="warning",
+        links=(("Approve", links.approve), ("Deny", links.deny)) if links is not None else (),
     )
 
 

@@ -45,6 +45,12 @@ def body(card: Card) -> bytes:
         ],
         "footer": {"text": cut(card.show_command, _OUR_FOOTER)},
     }
+    # The links are ours and not an agent's text. Discord shows buttons only if the webhook's URL has `?with_components=true`.
+    parts += [" · ".join(f"[{label}]({link})" for label, link in card.links)] if card.links else []
     if parts:
         embed["description"] = "\n\n".join(parts)
-    return msgspec.json.encode({"embeds": [embed], "allowed_mentions": {"parse": []}})
+    message: dict[str, Any] = {"embeds": [embed], "allowed_mentions": {"parse": []}}
+    if card.links:
+        buttons = [{"type": 2, "style": 5, "label": label, "url": link} for label, link in card.links]
+        message["components"] = [{"type": 1, "components": buttons}]
+    return msgspec.json.encode(message)

@@ -57,7 +57,8 @@ def body(card: Card, event: Event, verdict: Verdict | None, resolve: Resolve, ro
     }
     payload["custom_details"] = {name: text for name, text in payload["custom_details"].items() if text}
     kept = {name: value for name, value in payload.items() if value}
-    return msgspec.json.encode({**head, "event_action": "trigger", "client": "fleethook", "payload": kept})
+    links = {"links": [{"href": link, "text": label} for label, link in card.links]} if card.links else {}
+    return msgspec.json.encode({**head, "event_action": "trigger", "client": "fleethook", "payload": kept, **links})
 
 
 def ends(event: Event, verdict: Verdict | None, resolve: Resolve) -> bool:

@@ -7,7 +7,7 @@ import re
 from typing import Any, Final
 
 from bus.hooks import Format
-from bus.http.client import Reply
+from bus.http.webhook_client import Reply
 from workers.delivery.results import AttemptResult
 from workers.delivery.retries import may_change
 

@@ -31,6 +31,13 @@ def body(card: Card) -> bytes:
     if card.facts:
         fields = [_plain(f"{name}: {value}", FIELD) for name, value in card.facts[:MOST_FIELDS]]
         blocks.append({"type": "section", "fields": fields})
+    if card.links:
+        styles = ("primary", "danger")
+        buttons = [
+            {"type": "button", "text": _plain(label, 75), "url": link, "style": style, "action_id": f"answer-{style}"}
+            for (label, link), style in zip(card.links, styles, strict=False)
+        ]
+        blocks.append({"type": "actions", "elements": buttons})
     blocks.append({"type": "context", "elements": [_plain(f"{card.show_command} · {card.time}", FIELD)]})
     summary = f"{card.title}: {line(card.reason)}" if card.reason else card.title
     return msgspec.json.encode(

@@ -34,12 +34,14 @@ def body(card: Card) -> bytes:
         run = {"type": "TextRun", "text": f"{name}: ", "weight": "Bolder"}
         blocks.append({"type": "RichTextBlock", "inlines": [run, {"type": "TextRun", "text": value}]})
     blocks.append(_block(f"{cut(card.show_command, _COMMAND)} · {card.time}", size="Small", isSubtle=True))
-    content = {
+    content: dict[str, Any] = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",
         "version": "1.2",
         "body": blocks,
     }
+    if card.links:
+        content["actions"] = [{"type": "Action.OpenUrl", "title": label, "url": link} for label, link in card.links]
     attachment = {"contentType": "application/vnd.microsoft.card.adaptive", "contentUrl": None, "content": content}
     return msgspec.json.encode({"type": "message", "attachments": [attachment]})
 

@@ -1,1 +1,1 @@
-"""The live feed: every event with its verdict and every delivery's outcome, to many clients, from one reader."""
+"""The live feed: one reader sends every event with its verdict, and every delivery's outcome, to many clients."""

@@ -1,29 +1,65 @@
-"""A place in the feed: the last entry of the event stream and of the stream of outcomes that a client has."""
+"""Cursors: a client's place in the feed, as its places in the event stream and in the stream of outcomes.
+
+An entry of the stream of outcomes has several outcomes, so a place may be within an entry.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from workers.gateway.problems import Problem
 
-Place = tuple[int, int]
-"""The id of a stream's entry: milliseconds and number."""
+_MOST: Final = 2**64 - 1
+_WHOLE: Final = 2**16
 
-START: Place = (0, 0)
 
-_CURSOR = re.compile(r"(\d{1,20})-(\d{1,20})_(\d{1,20})-(\d{1,20})")
-_MOST = 2**64 - 1
+class Place(NamedTuple):
+    """A place in a stream: the id of an entry (milliseconds and number), and how many of its outcomes were sent."""
+
+    ms: int
+    number: int
+    sent: int = _WHOLE
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything in the entry was sent."""
+        return self.sent == _WHOLE
+
+    @property
+    def entry(self) -> tuple[int, int]:
+        """The id of the entry."""
+        return self.ms, self.number
+
+    @property
+    def entry_id(self) -> str:
+        """The id of the entry as Redis writes it."""
+        return f"{self.ms}-{self.number}"
+
+    @property
+    def read_after(self) -> str:
+        """The id after which the next read begins: the entry's, or the one before if a part of the entry is left."""
+        if self.is_whole:
+            return self.entry_id
+        return f"{self.ms}-{self.number - 1}" if self.number else f"{max(0, self.ms - 1)}-{_MOST if self.ms else 0}"
+
+    def __str__(self) -> str:
+        return self.entry_id if self.is_whole else f"{self.entry_id}.{self.sent}"
+
+
+START: Final = Place(0, 0)
+
+_CURSOR: Final = re.compile(r"(\d{1,20})-(\d{1,20})_(\d{1,20})-(\d{1,20})(?:\.(\d{1,4}))?")
 
 
 class Cursor(NamedTuple):
-    """Everything up to these two entries was sent; it means the same to every gateway of the fleet."""
+    """Everything up to these two places was sent. A cursor is valid at every gateway of the fleet."""
 
     events: Place = START
     outcomes: Place = START
 
     def __str__(self) -> str:
-        return f"{entry_id(self.events)}_{entry_id(self.outcomes)}"
+        return f"{self.events}_{self.outcomes}"
 
     def reaches(self, other: Cursor) -> bool:
         """Whether it is at or after another cursor in both streams."""
@@ -37,18 +73,13 @@ class Cursor(NamedTuple):
 def parse_cursor(text: str) -> Cursor:
     """The cursor that a client sends; raises Problem."""
     match = _CURSOR.fullmatch(text)
-    numbers = [int(digits) for digits in match.groups()] if match is not None else []
+    numbers = [int(digits) for digits in match.groups() if digits] if match is not None else []
     if not numbers or max(numbers) > _MOST:
         raise Problem(400, "cursor-invalid", f"{text[:80]!r} is no cursor; send one as the feed gave it, or none")
-    return Cursor((numbers[0], numbers[1]), (numbers[2], numbers[3]))
+    return Cursor(Place(*numbers[:2]), Place(*numbers[2:]))
 
 
 def place(name: bytes | str) -> Place:
-    """The place of an entry from its id."""
+    """The place at the end of an entry, from its id."""
     ms, _, number = (name.decode() if isinstance(name, bytes) else name).partition("-")
-    return int(ms), int(number)
-
-
-def entry_id(at: Place) -> str:
-    """The id of the entry at a place."""
-    return f"{at[0]}-{at[1]}"
+    return Place(int(ms), int(number))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
-from typing import Final
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from typing import Final, Literal, get_args
 
 from bus.errors import ConfigError, FleethookError, PatternError
 from bus.matching.patterns import parse_pattern
@@ -21,40 +22,44 @@ from workers.gateway.live.subscriptions import Router, Subscriptions
 log = logging.getLogger("fleethook.gateway")
 
 MOST_WAITING: Final = 2_000
-"""How many messages may wait for a slow client; it is dropped at the next one."""
+"""The most messages that may wait for a slow client. The next one drops the client."""
 
 MOST_WAITING_BYTES: Final = 16 * 1024 * 1024
-"""How many bytes of messages may wait for a slow client."""
+"""The most bytes of messages that may wait for a slow client."""
 
 _SLOW: Final = 0.25
-"""The part of these bounds from which on a client is sent how far behind it is."""
+"""The part of these limits at which a client is told how far behind it is."""
 
 _WAIT_SECONDS: Final = 1.0
 _MOST_RECENT: Final = 1_000
 _MOST_RECENT_BYTES: Final = MOST_WAITING_BYTES // 2
-"""Messages that are kept for clients that join: fewer than may wait for a client."""
+"""The messages that are kept for clients that join: fewer than may wait for a client."""
+
+
+Transport = Literal["websocket", "sse", "gobby"]
+"""How a client gets the feed."""
 
 
 class Client:
     """One client's queue. The feed fills it and never waits; the client's own task empties it."""
 
-    def __init__(self, subscriptions: Subscriptions) -> None:
-        self.subscriptions = subscriptions
+    def __init__(self, subscriptions: Subscriptions, transport: Transport) -> None:
+        self.subscriptions, self.transport = subscriptions, transport
         self.waiting: deque[Message] = deque()
         self._bytes = 0
         self.at = Cursor()
-        """Where the client is: everything before it was sent, or was not wanted."""
+        """The client's place: everything before it was sent, or not subscribed to."""
         self.changed = asyncio.Event()
         self.overflowed = asyncio.Event()
-        """Set once a message had no place: the client has to be dropped."""
+        """Set when a message exceeded a limit, or the client read nothing for too long: it has to be dropped."""
 
     @property
     def is_slow(self) -> bool:
-        """Whether it is so far behind that it has to know."""
+        """Whether it is so far behind that it has to be told."""
         return len(self.waiting) >= MOST_WAITING * _SLOW or self._bytes >= MOST_WAITING_BYTES * _SLOW
 
     def push(self, message: Message) -> None:
-        """Queue a message; at the bound the client is dropped instead."""
+        """Queue a message, or mark the client as overflowed at the limit."""
         if self.overflowed.is_set():
             return
         if len(self.waiting) >= MOST_WAITING or (self.waiting and self._bytes + message.size > MOST_WAITING_BYTES):
@@ -65,7 +70,7 @@ class Client:
             self.changed.set()
 
     def next(self) -> tuple[Message, Cursor]:
-        """The next message, and where the client is after it; `sent` removes it."""
+        """The next message, and the client's place after it; `sent` removes the message."""
         message = self.waiting[0]
         return message, self.at.joined(message.at)  # a client that caught up by itself may be ahead in the other stream
 
@@ -78,15 +83,23 @@ class Client:
 class Feed:
     """The live feed of one gateway. It reads only while there are clients."""
 
-    def __init__(self, connections: Connections, keys: Keys, *, events: str, payload: bool) -> None:
+    def __init__(
+        self,
+        connections: Connections,
+        keys: Keys,
+        *,
+        events: str,
+        payload: bool,
+        on_dropped: Callable[[Transport], None] = lambda _: None,
+    ) -> None:
         self._connections, self._keys, self._payload = connections, keys, payload
-        self._events = events
+        self._events, self._on_dropped = events, on_dropped
         try:
             parse_pattern(events)
         except PatternError as error:
             raise ConfigError(f"FLEETHOOK_FEED_EVENTS: {error}") from error
         self._clients: set[Client] = set()
-        self._users = 0
+        self._users: Counter[Transport] = Counter(dict.fromkeys(get_args(Transport), 0))
         self._router: Router[Client] | None = None
         self._recent: deque[Message] = deque()
         self._recent_bytes = 0
@@ -97,21 +110,26 @@ class Feed:
         self.ended = asyncio.Event()
         """Set when the gateway ends."""
 
+    @property
+    def clients(self) -> Mapping[Transport, int]:
+        """How many clients there are, by transport."""
+        return self._users
+
     def source(self) -> Source:
         """A source for a client that catches up by itself."""
         return Source(self._connections, self._keys, events=self._events, payload=self._payload)
 
     async def enter(self, client: Client, cursor: Cursor | None) -> bool:
-        """Count a client, and place it at its cursor (None: now). Returns whether everything after the cursor is there.
+        """Count a client and set its place to the cursor (None: now). Returns whether the streams still have all after it.
 
-        Every call is followed by one of `leave`, unless it raises Unreachable.
+        Call `leave` for each call, unless it raises Unreachable.
         """
         complete = cursor is None or await self.source().covers(cursor)
-        await self._start()
+        await self._start(client)
         client.at = self.at if cursor is None else cursor
         return complete
 
-    async def _start(self) -> None:
+    async def _start(self, client: Client) -> None:
         """Start the reader if there is none."""
         async with self._starting:
             if self._reader is None:
@@ -119,22 +137,24 @@ class Feed:
                 self._recent.clear()
                 self._recent_bytes = 0
                 self._reader = asyncio.create_task(self._read())
-            self._users += 1
+            self._users[client.transport] += 1
 
     async def leave(self, client: Client) -> None:
         """Forget a client; the last one ends the reader."""
         self._clients.discard(client)
         self._router = None
+        if client.overflowed.is_set():
+            self._on_dropped(client.transport)
         async with self._starting:
-            self._users -= 1
-            if not self._users and self._reader is not None:
+            self._users[client.transport] -= 1
+            if not self._users.total() and self._reader is not None:
                 reader, self._reader = self._reader, None
                 reader.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await reader
 
     def join(self, client: Client) -> bool:
-        """Give the client everything from now on, if no message is between where it is and what the feed still has."""
+        """Give the client everything from now on. Returns False if the feed no longer has all messages after its place."""
         if not client.at.reaches(self._recent_start):
             return False
         router = Router([(client, client.subscriptions.rules)])
@@ -151,7 +171,7 @@ class Feed:
         self._router = None
 
     def progress(self, client: Client) -> Cursor:
-        """Where a client is; one that has joined and has nothing waiting is where the feed is."""
+        """A client's place. For a client that has joined and has no waiting messages, it is the feed's place."""
         if client in self._clients and not client.waiting:
             client.at = client.at.joined(self.at)
         return client.at
@@ -172,7 +192,7 @@ class Feed:
             for message in page.messages:
                 self._deliver(message)
             self.at = page.at
-            await asyncio.sleep(0)  # the clients' tasks have their turn even if there is always a full page
+            await asyncio.sleep(0)  # lets the clients' tasks run even if every page is full
 
     def _deliver(self, message: Message) -> None:
         if self._router is None:

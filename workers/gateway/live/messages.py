@@ -1,10 +1,10 @@
-"""What the feed sends: events and outcomes of deliveries, decoded, redacted and encoded once for all clients."""
+"""The messages of the feed: events and outcomes of deliveries, decoded, redacted and encoded once for all clients."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -14,13 +14,13 @@ from bus.matching.condition_cost import size_of
 from bus.matching.conditions import Condition
 from bus.wire.codec import write_json
 from bus.wire.keys import Keys
-from bus.wire.streams import StreamEntry
+from bus.wire.streams import LATEST_MS, StreamEntry
 from workers.delivery.deliveries import Delivery, read_delivery
 from workers.gateway.live.cursors import Cursor, Place, place
 from workers.records.events import Seen, moment, read_seen, record
 
 _MOST_BYTES: Final = 256 * 1024
-"""A longer event is sent without its payload: a thousand clients would each get a copy."""
+"""A longer event is sent without its payload, because every client gets a copy."""
 
 _PAYLOAD: Final = frozenset({"input", "output", "data", "raw"})
 _VERDICT_PAYLOAD: Final = frozenset({"updated_input", "updated_output", "contexts", "permissions"})
@@ -31,14 +31,14 @@ class Message:
     """One event or outcome."""
 
     at: Cursor
-    """Where the feed is after it."""
+    """The feed's place after it."""
     is_event: bool
     name: str
     """`event` or `delivery`."""
     body: str
     """The event or delivery as JSON."""
     event: Event
-    """What subscriptions are compared with; of an outcome, as much as its delivery knows of its event."""
+    """The event that subscriptions are compared with; for an outcome, only the facts that its delivery has."""
     verdict: Mapping[str, str]
 
     @property
@@ -48,7 +48,7 @@ class Message:
 
     @property
     def size(self) -> int:
-        """Bytes that it takes, about."""
+        """About the bytes that it takes."""
         return len(self.body)
 
     def frame(self, at: Cursor) -> str:
@@ -57,7 +57,7 @@ class Message:
 
 
 class Facts:
-    """A message as conditions read it, made once for all conditions."""
+    """The variables that conditions read of a message, made once for all conditions."""
 
     def __init__(self, message: Message) -> None:
         self._variables: dict[str, Any] = {"event": message.event.facts(), "verdict": dict(message.verdict)}
@@ -81,7 +81,7 @@ class Facts:
 
 
 def event_message(entry: StreamEntry, keys: Keys, before: Cursor, *, payload: bool) -> Message:
-    """The message of an entry of the event stream."""
+    """The message for an entry of the event stream."""
     seen = read_seen(entry, keys)
     verdict = {"decision": seen.decision, "reason": seen.verdict.reason if seen.verdict is not None else ""}
     body = _event_json(seen, payload=payload)
@@ -104,17 +104,39 @@ def _without_payload(fields: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def outcome_message(entry: StreamEntry, delivery: Mapping[bytes, bytes], before: Cursor) -> Message:
-    """The message of an entry of the stream of outcomes, with the fields of its delivery (empty: it is kept no longer)."""
-    name = entry.fields.get(b"id", b"").decode("utf-8", "replace")
-    found = read_delivery(name, delivery)
-    body = write_json(_outcome(found, entry)).decode()
-    event = Event(type=found.type or "unknown", id=found.event, tool=found.tool, session=found.session, time=entry.ms)
-    return Message(before._replace(outcomes=place(entry.id)), False, "delivery", body, event, {})
+class RecordedOutcome(NamedTuple):
+    """One outcome in the stream of outcomes."""
+
+    place: Place
+    """The place right after it."""
+    ms: int
+    delivery: str
+    attempt: int
+    """0 if no attempt was made."""
+    outcome: str
 
 
-def _outcome(delivery: Delivery, entry: StreamEntry) -> dict[str, Any]:
-    number = int(entry.fields.get(b"n", b"0"))
+def read_outcomes(entry: bytes, parts: Sequence[bytes]) -> list[RecordedOutcome]:
+    """The outcomes in one entry of the stream: alternately a delivery's id, and the attempt's number with its outcome."""
+    end, texts = place(entry), [part.decode("utf-8", "replace") for part in parts]
+    outcomes = list[RecordedOutcome]()
+    for sent, (delivery, result) in enumerate(zip(texts[::2], texts[1::2], strict=True), 1):
+        number, _, outcome = result.partition(" ")
+        at = end if 2 * sent == len(texts) else end._replace(sent=sent)
+        attempt = int(number) if number.isdecimal() else 0
+        outcomes.append(RecordedOutcome(at, min(end.ms, LATEST_MS), delivery, attempt, outcome))
+    return outcomes
+
+
+def outcome_message(outcome: RecordedOutcome, delivery: Mapping[bytes, bytes], before: Cursor) -> Message:
+    """The message for an outcome; `delivery` has its delivery's fields, empty if they are no longer kept."""
+    found = read_delivery(outcome.delivery, delivery)
+    body = write_json(_outcome(found, outcome)).decode()
+    event = Event(type=found.type or "unknown", id=found.event, tool=found.tool, session=found.session, time=outcome.ms)
+    return Message(before._replace(outcomes=outcome.place), False, "delivery", body, event, {})
+
+
+def _outcome(delivery: Delivery, outcome: RecordedOutcome) -> dict[str, Any]:
     attempt = delivery.log[0] if delivery.log else None
     fields = {
         "id": delivery.id,
@@ -125,10 +147,10 @@ def _outcome(delivery: Delivery, entry: StreamEntry) -> dict[str, Any]:
         "type": delivery.type,
         "tool": delivery.tool,
         "session": delivery.session,
-        "outcome": entry.fields.get(b"outcome", b"").decode("utf-8", "replace"),
-        "attempt": number,
-        "time": entry.ms,
-        "at": moment(entry.ms),
+        "outcome": outcome.outcome,
+        "attempt": outcome.attempt,
+        "time": outcome.ms,
+        "at": moment(outcome.ms),
     }
     if attempt is None:
         return {**fields, "reason": delivery.reason}

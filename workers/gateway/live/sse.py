@@ -10,26 +10,28 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from bus.wire.codec import write_json
-from workers.gateway.live.commands import asked_subscriptions
+from workers.gateway.access import until_refused
+from workers.gateway.live.client_messages import asked_subscriptions
 from workers.gateway.live.cursors import Cursor, parse_cursor
 from workers.gateway.live.feed import Client, Feed
 from workers.gateway.live.messages import Message
-from workers.gateway.live.sending import ABORT, send_feed
+from workers.gateway.live.sending import ABORT, run_until_first, send_feed
+from workers.gateway.problems import Problem
 
 _FAREWELL_SECONDS: Final = 1.0
 
 
 class LiveEvents:
-    """The SSE endpoint of one gateway."""
+    """The SSE endpoint."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
 
     async def handle(self, request: Request) -> Response:
-        """The response that sends the feed; a browser that connects again sends `Last-Event-ID`."""
+        """The response that sends the feed. A browser that connects again sends its cursor as `Last-Event-ID`."""
         if request.method == "HEAD":
             return Response(media_type="text/event-stream")
-        client = Client(asked_subscriptions(request.query_params))
+        client = Client(asked_subscriptions(request.query_params), "sse")
         asked = request.headers.get("last-event-id", "") or request.query_params.get("cursor", "")
         complete = await self._feed.enter(client, parse_cursor(asked) if asked else None)
         return _Stream(self._feed, client, complete=complete)
@@ -48,30 +50,29 @@ class _Stream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the feed until the client leaves, is dropped, or the gateway ends."""
         client = self._client
-        channel = _EventChannel(send)
+        channel, results = _EventChannel(send), list[Any]([None])
         try:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            tasks = [
-                asyncio.create_task(send_feed(self._feed, client, channel, complete=self._complete)),
-                asyncio.create_task(_left(receive)),
-                asyncio.create_task(client.overflowed.wait()),
-                asyncio.create_task(self._feed.ended.wait()),
-            ]
-            try:
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+            results = await run_until_first(
+                send_feed(self._feed, client, channel, complete=self._complete),
+                _left(receive),
+                client.overflowed.wait(),
+                self._feed.ended.wait(),
+                until_refused(scope),
+            )
         finally:
+            if isinstance(results[0], TimeoutError):
+                client.overflowed.set()
             await self._feed.leave(client)
         try:
             async with asyncio.timeout(_FAREWELL_SECONDS):
                 if client.overflowed.is_set():
                     await channel.say("dropped", client.at, messages=len(client.waiting))
+                elif isinstance(refused := results[-1], Problem):
+                    await channel.say("error", client.at, code=refused.code, detail=refused.detail)
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         except (TimeoutError, OSError):
-            scope[ABORT]()  # it reads nothing: what is still to be sent would be kept for it
+            scope[ABORT]()  # it reads nothing, so the unsent messages would stay in memory
 
 
 class _EventChannel:

@@ -1,4 +1,4 @@
-"""What a client wants to get, and which clients want a message."""
+"""The subscriptions of clients, and the clients that get a message."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from workers.gateway.live.messages import Facts, Message
 from workers.gateway.problems import Problem
 
 _MOST: Final = 100
-"""How many subscriptions a client may have."""
+"""The most subscriptions of a client."""
 
 
 _EQUALS: Final = re.compile(
     r"""event\.(?P<field>session|host|cwd|tool|source|type)\s*==\s*(?P<quote>["'])(?P<value>[^"'\\]*)(?P=quote)\s*(?:$|&&)"""
 )
-"""The beginning of a condition that needs a field to have one value. Without `||` and `?`, what follows cannot undo it."""
+"""The beginning of a condition that requires one value of a field. Without `||` and `?` the rest cannot change that."""
 
 
 class Rule(NamedTuple):
-    """One subscription: an event pattern, and a condition where there is one."""
+    """One subscription: an event pattern and a condition (may be empty)."""
 
     pattern: str
     where: str = ""
@@ -36,7 +36,7 @@ C = TypeVar("C")
 
 
 class Subscriptions:
-    """The subscriptions of one client; one that never subscribed gets everything."""
+    """The subscriptions of one client; a client that never subscribed gets everything."""
 
     def __init__(self) -> None:
         self._rules: dict[str, Rule] = {}
@@ -48,7 +48,7 @@ class Subscriptions:
         return tuple(self._rules.values()) if self._chosen else (ALL,)
 
     def subscribe(self, patterns: Sequence[str], where: str = "") -> None:
-        """Add patterns, each with the condition; one that is there gets the new condition. Raises Problem."""
+        """Add patterns with a condition; an existing pattern gets the new condition. Raises Problem."""
         for pattern in patterns:
             _check(pattern, where)
         rules = {**self._rules, **{pattern: Rule(pattern, where) for pattern in patterns}}
@@ -56,8 +56,14 @@ class Subscriptions:
             raise Problem(400, "subscriptions", f"a client may have {_MOST} subscriptions; these are {len(rules)}")
         self._rules, self._chosen = rules, True
 
+    def replace(self, rules: Sequence[Rule]) -> None:
+        """Put these subscriptions in the place of all others; raises Problem."""
+        for rule in rules:
+            _check(rule.pattern, rule.where)
+        self._rules, self._chosen = {f"{rule.pattern} {rule.where}": rule for rule in rules}, True
+
     def unsubscribe(self, patterns: Sequence[str]) -> None:
-        """Remove patterns; none, or `*`, removes all."""
+        """Remove patterns; an empty list, or `*`, removes all."""
         gone = set(self._rules) if not patterns or "*" in patterns else set(patterns)
         self._rules = {name: rule for name, rule in self._rules.items() if name not in gone}
         self._chosen = True
@@ -83,8 +89,8 @@ class _Group(Generic[C]):
         """Clients without a condition."""
         self.others: dict[Condition, list[C]] = {}
         self.by_value: dict[str, dict[str, dict[Condition, list[C]]]] = {}
-        """Conditions that begin with `event.FIELD == "value"`, by field and value. Of 1,000 clients that each ask for one
-        session, an event then costs one condition and not 1,000, which take 15 milliseconds."""
+        """Conditions that begin with `event.FIELD == "value"`, by field and value. If 1,000 clients each ask for one session,
+        an event costs one condition instead of 1,000, which take 15 milliseconds."""
 
     def add(self, client: C, where: str) -> None:
         """Add a client's subscription."""
@@ -105,7 +111,7 @@ class _Group(Generic[C]):
 
 
 class Router(Generic[C]):
-    """Finds the clients that want a message. Its cost grows with the conditions that differ, not with the clients."""
+    """Finds the clients that get a message. Its cost grows with the number of different conditions, not of clients."""
 
     def __init__(self, clients: Iterable[tuple[C, Sequence[Rule]]]) -> None:
         groups: dict[str, _Group[C]] = {}

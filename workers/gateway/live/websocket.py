@@ -11,31 +11,33 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from bus.errors import FleethookError
 from bus.wire.codec import write_json
-from workers.gateway.live.commands import asked_subscriptions, read_command
+from workers.gateway.access import until_refused
+from workers.gateway.live.client_messages import asked_subscriptions, read_command
 from workers.gateway.live.cursors import Cursor, parse_cursor
 from workers.gateway.live.feed import Client, Feed
 from workers.gateway.live.messages import Message
-from workers.gateway.live.sending import ABORT, send_feed
-from workers.gateway.problems import problem_of
+from workers.gateway.live.sending import ABORT, run_until_first, send_feed
+from workers.gateway.problems import Problem, problem_of
 
 log = logging.getLogger("fleethook.gateway")
 
 SUBPROTOCOL: Final = "fleethook.v1"
-"""What a browser's client asks for beside the subprotocol with its token."""
+"""The subprotocol that a browser's client asks for, besides the one with its token."""
 
 _FAREWELL_SECONDS: Final = 1.0
 _TRY_AGAIN_LATER: Final = 1013
+_POLICY_VIOLATION: Final = 1008
 
 
 class LiveSocket:
-    """The WebSocket endpoint of one gateway."""
+    """The WebSocket endpoint."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
 
     async def handle(self, socket: WebSocket) -> None:
-        """Serve one client until it leaves; raises FleethookError while it can still be refused."""
-        client = Client(asked_subscriptions(socket.query_params))
+        """Serve one client until it leaves; raises FleethookError only before the WebSocket is accepted."""
+        client = Client(asked_subscriptions(socket.query_params), "websocket")
         asked = socket.query_params.get("cursor", "")
         cursor = parse_cursor(asked) if asked else None
         complete = await self._feed.enter(client, cursor)
@@ -47,21 +49,19 @@ class LiveSocket:
 
     async def _serve(self, socket: WebSocket, client: Client, *, complete: bool) -> None:
         channel = _SocketChannel(socket)
-        sending = asyncio.create_task(send_feed(self._feed, client, channel, complete=complete))
-        tasks = [
-            sending,
-            asyncio.create_task(self._receive(socket, client, channel)),
-            asyncio.create_task(client.overflowed.wait()),
-        ]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            results = await asyncio.gather(*tasks, return_exceptions=True)
-        if client.overflowed.is_set() or isinstance(results[0], TimeoutError):
+        results = await run_until_first(
+            send_feed(self._feed, client, channel, complete=complete),
+            self._receive(socket, client, channel),
+            client.overflowed.wait(),
+            until_refused(socket.scope),
+        )
+        if isinstance(results[0], TimeoutError):
+            client.overflowed.set()
+        if isinstance(results[3], Problem):
+            await _close(socket, client, channel, results[3])
+        elif client.overflowed.is_set():
             await _drop(socket, client, channel)
-        for error in results:
+        for error in results[:3]:
             if isinstance(error, Exception) and not isinstance(error, WebSocketDisconnect | TimeoutError):
                 log.error("the live feed of a client", exc_info=error)
 
@@ -105,11 +105,21 @@ class _SocketChannel:
         await self._socket.send_text(write_json({"kind": kind, "cursor": str(at), **fields}).decode())
 
 
+async def _close(socket: WebSocket, client: Client, channel: _SocketChannel, problem: Problem) -> None:
+    """Close the connection of a client whose token has lost its right."""
+    try:
+        async with asyncio.timeout(_FAREWELL_SECONDS):
+            await channel.say("error", client.at, code=problem.code, detail=problem.detail)
+            await socket.close(_POLICY_VIOLATION, problem.code)
+    except (TimeoutError, WebSocketDisconnect, RuntimeError):
+        socket.scope[ABORT]()
+
+
 async def _drop(socket: WebSocket, client: Client, channel: _SocketChannel) -> None:
-    """Close a connection that is too far behind, with words if it takes them."""
+    """Close the connection of a client that is too far behind, with the reason if the client still reads."""
     try:
         async with asyncio.timeout(_FAREWELL_SECONDS):
             await channel.say("dropped", client.at, messages=len(client.waiting))
             await socket.close(_TRY_AGAIN_LATER, f"{len(client.waiting)} messages behind; connect with your cursor")
     except (TimeoutError, WebSocketDisconnect, RuntimeError):
-        socket.scope[ABORT]()  # it reads nothing: what is still to be sent would be kept for it
+        socket.scope[ABORT]()  # it reads nothing, so the unsent messages would stay in memory

@@ -4,7 +4,7 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local BREAKER_MS, PAGE, SOON_MS, BATCH_BYTES = 86400000, 500, 20, 204800
-local MOST_OUTCOMES = 100000  -- some 10 MB
+local MOST_OUTCOMES = 50000  -- entries, some 4 to 30 MB
 local gates = {}
 
 -- A target's gate, read once a call. Fields: halt (paused, disabled or nothing) and why; of an open breaker next, interval,
@@ -84,16 +84,17 @@ local function ready(target, id, key, stream)
   send(target, id, stream)
 end
 
--- Add an outcome to the stream that live feeds read: of attempt n, or 0 where nothing was tried.
-local function record_outcome(id, n, outcome)
-  redis.call('XADD', prefix .. 'outcomes', 'MAXLEN', '~', MOST_OUTCOMES, '*', 'id', id, 'n', n, 'outcome', outcome)
+-- Add outcomes as one entry to the stream that live feeds read: alternately a delivery's id, and the number of the attempt (0
+-- where nothing was tried) with its outcome.
+local function add_outcomes(...)
+  redis.call('XADD', prefix .. 'outcomes', 'MAXLEN', '~', MOST_OUTCOMES, '*', ...)
 end
 
 local function bury(id, key, reason)
   redis.call('HSET', key, 'state', 'dead', 'reason', reason, 'updated', now)
   redis.call('ZADD', prefix .. 'dead', now, id)
   redis.call('HINCRBY', prefix .. 'stats', 'deliveries:dead', 1)
-  record_outcome(id, 0, 'dead')
+  add_outcomes(id, '0 dead')
 end
 
 -- The key of a line. A line whose name has a colon holds deliveries to several targets, any other belongs to one target.

@@ -20,7 +20,7 @@ from bus.shim.answer_file import AnswerFile, EventLine, RedisServer, write_answe
 from bus.verdicts import Policy, Verdict, failed
 from bus.wire.codec import decode_body
 from tests.shim_kit import Fields, World, connect, running_server
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 DRIVER = Path(__file__).parents[3] / "support" / "opencode_driver.mjs"
 RUNTIME = shutil.which("node") or shutil.which("bun")
@@ -84,7 +84,7 @@ class OpenCode:
             input=json.dumps(script),
             capture_output=True,
             text=True,
-            timeout=50,
+            timeout=PATIENCE,
             check=False,
             env={"PATH": os.environ["PATH"], "HOME": str(self.folder), "SECRET_OF_THE_AGENT": "x"},
         )

@@ -17,6 +17,7 @@ from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.support.running import evaluating, namespace, publish_hooks, stream
 from tests.support.servers import Server
+from tests.support.waiting import CONNECT
 
 BASH = HookEvent.tool_pre_execute("bash", {"command": "ls -la"}, session_id="s1")
 
@@ -148,7 +149,7 @@ async def test_with_one_argument_the_hooks_of_the_fleet_run_too(
     server: Server, keys: Keys, connections: Connections, tmp_path: Path
 ) -> None:
     await publish_hooks(connections, keys, FLEET)
-    async with evaluating(server.url, keys), Bus(server.url, namespace=namespace(keys)) as bus:
+    async with evaluating(server.url, keys), Bus(server.url, namespace=namespace(keys), connect=CONNECT) as bus:
         made = registry(Hook("*", "echo own $FLEETHOOK_PARENT"))
         executor = HookExecutor(made, working_dir=tmp_path, bus=bus)
 

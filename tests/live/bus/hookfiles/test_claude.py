@@ -19,7 +19,7 @@ from bus.hooks import Endpoint, Layer
 from bus.hooksets.hookfile import load_hook_file
 from bus.hooksets.in_force import HookSet, Layered
 from bus.http.address_policy import policy
-from bus.http.client import WebhookClient
+from bus.http.webhook_client import WebhookClient
 from bus.runners.command import CommandRunner
 from bus.runners.http import HttpRunner
 from bus.verdicts import Verdict

@@ -12,10 +12,11 @@ import pytest
 
 from bus.errors import ConfigError
 from bus.events import Event
-from bus.hooksets import guards
+from bus.hooksets import guards, in_force
 from bus.hooksets.in_force import Watcher
 from bus.hooksets.published import rollback
 from bus.hooksets.trust import trust, untrust
+from bus.matching.rules import Rule
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.support.running import (
@@ -52,22 +53,33 @@ async def test_the_guards_of_the_users_file_are_compiled_at_the_start_and_on_a_t
     """Both packs take 0.4 s of a core; neither the loop's heartbeat nor the first request waits for them."""
     read_on: list[threading.Thread] = []
 
-    def read_pack(path: Path) -> guards.Pack:
+    def read_pack(path: Path, **more: bool) -> guards.Pack:
         read_on.append(threading.current_thread())
-        return read(path)
+        return read(path, **more)
 
     read = guards.read_pack
     monkeypatch.setattr(guards, "read_pack", read_pack)
     guards.load_pack.cache_clear()
     file = tmp_path / "fleethook.yaml"
     file.write_text("guards: {destructive-commands: true, fleethook-itself: true}\n")
-    watcher = Watcher(connections, keys, host="here", user_file=file, trust_file=tmp_path / "trust")
+    compiled_on: list[threading.Thread] = []
+
+    def check_rule(rule: Rule) -> None:
+        compiled_on.append(threading.current_thread())
+
+    monkeypatch.setattr(in_force, "check_rule", check_rule)
+    trusted = tmp_path / "trust"
+    watcher = Watcher(connections, keys, host="here", user_file=file, trust_file=trusted, judges=True)
     await watcher.refresh(force=True)
     assert len(read_on) == len(guards.DEFAULT_PACKS)
-    assert threading.main_thread() not in read_on
+    assert len(compiled_on) == sum(len(guards.load_pack(name).rules) for name in guards.DEFAULT_PACKS)
+    assert threading.main_thread() not in {*read_on, *compiled_on}
     event = Event(type="tool:pre_execute", host="here", tool="bash", cwd="/home/dev/app", input={"command": "rm -rf /"})
     assert "destructive-commands_recursive-delete" in {hook.id for hook in watcher.for_event(event).blocking(event)}
     assert len(read_on) == len(guards.DEFAULT_PACKS)
+    del compiled_on[:]
+    await Watcher(connections, keys, host="here", user_file=file, trust_file=trusted).refresh(force=True)
+    assert not compiled_on, "a process that judges no event compiles no rule"
 
 
 @pytest.mark.req("B-04", "X-08")

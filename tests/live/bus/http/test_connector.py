@@ -8,9 +8,10 @@ import socket
 import pytest
 
 from bus.http.address_policy import policy
-from bus.http.client import WebhookClient
+from bus.http.webhook_client import WebhookClient
 from tests.support.http_servers import answer, receiver
 from tests.support.running import until_true
+from tests.support.waiting import PATIENCE
 
 LOCAL = policy(["127.0.0.1"])
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -53,7 +54,7 @@ async def test_a_receiver_that_takes_nothing_holds_no_connection_beyond_the_dead
             with peer:
                 assert (await sending).error == "timeout"
                 got = 0
-                while data := await asyncio.wait_for(loop.sock_recv(peer, 1_000_000), 5):
+                while data := await asyncio.wait_for(loop.sock_recv(peer, 1_000_000), PATIENCE):
                     got += len(data)
     assert got < len(MUCH), "what was not taken by then was not sent after it"
 
@@ -70,7 +71,7 @@ async def test_an_answer_before_the_request_was_taken_is_one_but_the_connection_
                 await loop.sock_recv(peer, 1_000)
                 await loop.sock_sendall(peer, OK.replace(b"200 OK", b"413 Much"))
                 assert (await sending).status == 413
-                while await asyncio.wait_for(loop.sock_recv(peer, 1_000_000), 5):
+                while await asyncio.wait_for(loop.sock_recv(peer, 1_000_000), PATIENCE):
                     pass
 
 
@@ -94,7 +95,7 @@ async def test_a_gigabyte_costs_the_receiver_more_than_us() -> None:
 
     async with receiver(pour) as port, WebhookClient(LOCAL) as client:
         reply = await client.post(f"http://127.0.0.1:{port}/", b"", {}, seconds=20)
-        await asyncio.wait_for(ended.wait(), 10)
+        await asyncio.wait_for(ended.wait(), PATIENCE)
     assert (reply.status, reply.error, len(reply.body)) == (200, "", 65_536)
     assert left < 1 << 20
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from bus.http.address_policy import policy
-from bus.http.client import Reply, WebhookClient
+from bus.http.webhook_client import Reply, WebhookClient
 from tests.support.doors import Full
 from tests.support.forward import ForwardProxy, forwarding
 from tests.support.http_servers import PEM, answer, receiver

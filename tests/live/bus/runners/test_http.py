@@ -16,7 +16,7 @@ from bus.events import Event
 from bus.hooks import Hook, HttpCall, OldSecret
 from bus.http import signing
 from bus.http.address_policy import policy
-from bus.http.client import WebhookClient
+from bus.http.webhook_client import WebhookClient
 from bus.outcomes import Outcome
 from bus.runners.http import HttpRunner
 from bus.secrets.references import fill, resolve_secret

@@ -16,7 +16,7 @@ from bus.hookfiles import find_hooks
 from bus.hooksets.in_force import HookSet, Layered
 from bus.runners.command import CommandRunner
 from bus.verdicts import Verdict
-from workers.delivery.command import run_hook
+from workers.delivery.background_command import run_hook
 
 PATIENCE = 30.0
 PATCH = (

@@ -18,6 +18,7 @@ from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.support.running import evaluating, namespace, publish_hooks, stream
 from tests.support.servers import Server
+from tests.support.waiting import CONNECT
 
 HOOKS = r"""
 hooks:
@@ -39,7 +40,7 @@ hooks:
 async def bus(server: Server, keys: Keys, connections: Connections) -> AsyncIterator[Bus]:
     """A bus with these hooks and an evaluator."""
     await publish_hooks(connections, keys, HOOKS)
-    async with evaluating(server.url, keys), Bus(server.url, namespace=namespace(keys)) as one:
+    async with evaluating(server.url, keys), Bus(server.url, namespace=namespace(keys), connect=CONNECT) as one:
         yield one
 
 
@@ -226,7 +227,10 @@ async def test_when_nobody_answers_the_policy_does_and_says_so(
     """No evaluator, then no server: gates follow the policy, what has happened is spooled or said to be lost."""
     spool = tmp_path / "spool"
     for url in (server.url, "unix:///nowhere/at/all"):
-        async with Bus(url, namespace=namespace(keys), on_failure=policy, spool=spool) as bus, bus.session():
+        async with (
+            Bus(url, namespace=namespace(keys), on_failure=policy, spool=spool, connect=CONNECT) as bus,
+            bus.session(),
+        ):
             caplog.clear()
             if policy == "deny":
                 with pytest.raises(Denied) as caught:
@@ -253,7 +257,7 @@ async def test_when_nobody_answers_the_policy_does_and_says_so(
 def test_the_same_without_an_event_loop(server: Server, keys: Keys, caplog: pytest.LogCaptureFixture) -> None:
     """No evaluator is needed to see that it is the same: the record says it all."""
     caplog.set_level(logging.ERROR, "fleethook.agent")
-    with Bus(server.url, namespace=namespace(keys)).sync() as bus:
+    with Bus(server.url, namespace=namespace(keys), connect=CONNECT).sync() as bus:
 
         @bus.tool_call
         def add(a: int, b: int = 2) -> int:

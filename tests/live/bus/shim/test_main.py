@@ -38,11 +38,11 @@ from tests.shim_kit import (
     World,
     always,
     connect,
-    free_port,
     running_server,
     wait_until,
 )
-from tests.support.waiting import at_most
+from tests.support.servers import free_port
+from tests.support.waiting import BUDGET_MS, PATIENCE, at_most
 
 pytestmark = [pytest.mark.live]
 
@@ -85,15 +85,17 @@ def test_a_verdict_comes_back_as_the_agents_own_bytes_and_exit_code(world: World
         b"event",
         b"policy",
         b"host",
+        b"by",
         b"folder",
         b"repository",
         b"body",
         b"parent",
+        b"flag",
     ]
     assert re.fullmatch(rb"e[0-9a-f]{32}", request[b"id"])
     assert before.encode() < request[b"id"] < event_id().encode()
     assert re.fullmatch(re.escape(world.keys("reply", "").encode()) + rb"[0-9a-f]{32}", request[b"reply"])
-    assert 8_000 < int(request[b"budget"]) < 10_000
+    assert 0.8 * BUDGET_MS < int(request[b"budget"]) < BUDGET_MS
     assert (request[b"source"], request[b"event"], request[b"host"]) == (b"claude", b"PreToolUse", b"host-1")
     assert decode_body(request[b"body"]) == payload
     assert request[b"parent"] == before.encode()
@@ -105,7 +107,7 @@ def test_a_verdict_comes_back_as_the_agents_own_bytes_and_exit_code(world: World
 def test_an_announced_event_is_one_entry_and_says_nothing_to_the_agent(world: World) -> None:
     assert world.hook(b'{"a":1}', "PostToolUse") == QUIET
     (event,) = world.entries("events")
-    assert list(event) == [b"id", b"source", b"event", b"policy", b"host", b"folder", b"repository", b"body"]
+    assert list(event) == [b"id", b"source", b"event", b"policy", b"host", b"by", b"folder", b"repository", b"body"]
     assert decode_body(event[b"body"]) == b'{"a":1}'
 
 
@@ -193,7 +195,7 @@ def test_no_evaluator_means_the_fallback_at_once_and_the_record_says_so(world: W
     assert time.monotonic() - start < at_most(5), "it must not wait out its deadline"
     (request,) = world.entries("requests")
     (report,) = world.entries("events")
-    assert list(report) == [b"id", b"of", b"fallback", b"source", b"event", b"policy", b"host", b"spooled"]
+    assert list(report) == [b"id", b"of", b"fallback", b"source", b"event", b"policy", b"host", b"by", b"spooled"]
     assert report[b"of"] == request[b"id"] != report[b"id"]
     assert report[b"fallback"] == b"no evaluator"
     assert (report[b"source"], report[b"event"], report[b"host"]) == (b"claude", b"PreToolUse", b"host-1")
@@ -206,7 +208,7 @@ def test_no_answer_in_time_ends_within_the_deadline_and_is_reported(world: World
     start = time.monotonic()
     assert world.hook() == FALLBACK
     assert 0.4 < time.monotonic() - start < at_most(3)
-    (report,) = world.entries("events")
+    (report,) = world.recorded()
     assert report[b"fallback"] == b"no answer in time"
 
 
@@ -222,7 +224,7 @@ def test_redis_away_means_the_fallback_at_once_and_both_kinds_are_kept(world: Wo
     assert stat.S_IMODE(world.spool.parent.stat().st_mode) == 0o700
     assert spool_status(world.spool).records == 2
     raw = world.spool.read_bytes()
-    assert raw.startswith(b"*15\r\n$6\r\nevents\r\n$2\r\nid\r\n$33\r\ne")
+    assert raw.startswith(b"*17\r\n$6\r\nevents\r\n$2\r\nid\r\n$33\r\ne")
     assert b"$8\r\nfallback\r\n$" in raw
     assert b"redis away: " in raw
 
@@ -270,7 +272,10 @@ def test_a_server_that_stands_still_costs_no_more_than_the_deadline(tmp_path: Pa
 @pytest.mark.parametrize("lost", ["its word that it has the request", "the answer"])
 @pytest.mark.parametrize("how", ["swallowed", "cut"])
 def test_a_reply_lost_on_the_wire_is_read_again_and_asks_nothing_twice(world: World, lost: str, how: str) -> None:
-    world.install(deadline_ms=3_000)
+    slow = (how, lost) == ("swallowed", "the answer")  # it is missed only when the time is up
+    world.install(deadline_ms=6_000 if slow else BUDGET_MS)
+    if slow:  # a call that has to look whether it is stopped keeps a second for the end, which a busy machine needs
+        world.file.with_name(f"{world.file.name}.stop").touch()
     told = threading.Event()  # the server's first word and the answer must not come in one piece
 
     def swallow(number: int, chunk: bytes) -> bool:
@@ -281,14 +286,14 @@ def test_a_reply_lost_on_the_wire_is_read_again_and_asks_nothing_twice(world: Wo
         return gone
 
     def answer(_: Fields) -> bytes:
-        assert told.wait(20)
+        assert told.wait(PATIENCE)
         return pack_answer(DENY)
 
     with Proxy(world.socket, swallow=swallow) as proxy, world.evaluator(answer) as seen:
         world.use(RedisServer(kind="tcp", address="127.0.0.1", port=proxy.port))
         start = time.monotonic()
         assert world.hook() == DENY
-        assert time.monotonic() - start < at_most(6)
+        assert time.monotonic() - start < at_most(9)
     assert len({request[b"id"] for request in seen}) == 1
     assert len({request[b"reply"] for request in seen}) == 1
     # A second time, under the same id, only where no answer lay there when it looked.
@@ -352,7 +357,7 @@ def test_the_launcher_runs_the_source_as_it_is_and_survives_its_absence(world: W
 
     def run(*more: str) -> tuple[int, bytes, bytes]:
         words = [sys.executable, "-I", "-S", str(house / "launcher.py"), "claude", "PreToolUse", str(world.file), *more]
-        done = subprocess.run(words, input=b"{}", capture_output=True, check=False, timeout=30)
+        done = subprocess.run(words, input=b"{}", capture_output=True, check=False, timeout=PATIENCE)
         return done.returncode, done.stdout, done.stderr
 
     with world.evaluator(always(DENY)):
@@ -401,10 +406,10 @@ def test_the_drainer_that_it_leaves_behind_holds_nothing_of_the_agents(world: Wo
             env={"PATH": os.defpath, "API_KEY": "canary"},
         )
         os.close(ours)
-        assert agent.communicate(b"{}", timeout=20) == QUIET[1:3], "both pipes ended"
+        assert agent.communicate(b"{}", timeout=PATIENCE) == QUIET[1:3], "both pipes ended"
         assert os.read(inherited, 1) == b"", "what the agent leaked into it ended too"
         os.close(inherited)
-        assert hung.wait(20), "a drainer is at work all the while"
+        assert hung.wait(PATIENCE), "a drainer is at work all the while"
         held, lock = world.spool.with_name("waiting.draining"), world.spool.with_name("waiting.drain.lock")
         assert held.exists()
         assert lock.stat().st_mtime <= time.time(), "and has not given up: the pipes ended while it was there"

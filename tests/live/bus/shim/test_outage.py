@@ -17,6 +17,7 @@ import pytest
 from bus.shim.answer_file import RedisServer
 from bus.shim.spool import spool_status
 from tests.shim_kit import DENY, FALLBACK, QUIET, World, always, connect, running_server, wait_until
+from tests.support.waiting import PATIENCE
 
 pytestmark = [pytest.mark.live, pytest.mark.req("X-06", "X-09")]
 
@@ -78,7 +79,7 @@ def test_a_server_that_is_back_in_time_lets_no_call_pass(tmp_path: Path) -> None
         world = World(tmp_path, path, client)
         world.install(deadline_ms=60_000)
         with begin(world) as asking, running_server(path), world.evaluator(always(DENY)) as seen:
-            out, err = asking.communicate(timeout=30)
+            out, err = asking.communicate(timeout=PATIENCE)
             assert (asking.returncode, out, err) == DENY[:3]
             assert world.hook() == DENY, "and the next one neither"
         assert len({request[b"id"] for request in seen}) == 2
@@ -86,7 +87,14 @@ def test_a_server_that_is_back_in_time_lets_no_call_pass(tmp_path: Path) -> None
         assert not world.spool.exists()
 
 
-@pytest.mark.parametrize("word", ["LOADING Redis is loading the dataset in memory", "BUSY Redis is busy"])
+@pytest.mark.parametrize(
+    "word",
+    [
+        "LOADING Redis is loading the dataset in memory",
+        "BUSY Redis is busy",
+        "ERR The stream has exhausted the last possible ID, unable to add more items",
+    ],
+)
 def test_a_server_that_still_reads_its_data_is_asked_again(tmp_path: Path, word: str) -> None:
     path = tmp_path / "s"
     refusal = f"-{word}\r\n".encode() * 3
@@ -110,7 +118,7 @@ def test_a_server_killed_while_it_is_asked_is_asked_again_when_it_is_back(tmp_pa
             server.kill()
             server.wait()
         with asking, running_server(path), world.evaluator(always(DENY)):
-            out, err = asking.communicate(timeout=30)
+            out, err = asking.communicate(timeout=PATIENCE)
             assert (asking.returncode, out, err) == DENY[:3], "it had forgotten the request, and has it again"
 
 
@@ -132,8 +140,8 @@ def test_a_frozen_server_costs_the_deadline_once_and_a_moment_from_then_on(tmp_p
             assert spool_status(world.spool).records == 3
         finally:
             server.send_signal(signal.SIGCONT)
-        with world.evaluator(always(DENY)):
-            assert world.hook() == DENY
+        with world.evaluator(always(DENY)):  # a busy machine may take longer than the moment that the mark leaves
+            wait_until(lambda: world.hook() == DENY)
         assert not mark(world).exists(), "it answers again, so the whole deadline counts again"
 
 
@@ -156,7 +164,7 @@ def test_a_slow_answer_or_no_evaluator_is_no_outage(tmp_path: Path) -> None:
         assert world.hook() == FALLBACK
         world.alive()
         assert world.hook() == FALLBACK
-        assert [fields[b"fallback"] for fields in world.entries("events")] == [b"no evaluator", b"no answer in time"]
+        assert [fields[b"fallback"] for fields in world.recorded()] == [b"no evaluator", b"no answer in time"]
         assert not mark(world).exists()
 
 

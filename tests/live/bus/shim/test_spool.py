@@ -19,7 +19,7 @@ from bus.ids import event_id
 from bus.shim.answer_file import RedisServer
 from bus.shim.spool import BATCH_RECORDS, Drained, SpoolStatus, append, drain, main, spool_status
 from tests.shim_kit import Proxy, World, connect, running_server, wait_until
-from tests.support.waiting import at_most
+from tests.support.waiting import PATIENCE, at_most
 
 pytestmark = [pytest.mark.live, pytest.mark.req("X-06")]
 
@@ -92,7 +92,7 @@ def test_what_redis_refuses_leaves_no_mark_and_arrives_when_it_may(world: World)
     ids = fill(world, 3)
     world.client.set(world.keys("events"), "not a stream")
     with drainer(world) as process:
-        assert process.wait(20) == 3
+        assert process.wait(PATIENCE) == 3
         assert process.stderr is not None
         assert b"redis refused: WRONGTYPE" in process.stderr.read()
     assert spool_status(world.spool).records == 3

@@ -19,10 +19,10 @@ from redis.exceptions import AuthenticationError, NoPermissionError, ResponseErr
 
 from bus.config.settings import Settings
 from bus.system.directories import Directories, directories
-from bus.wire.acl import READ_ONLY, ROLES, Role, acl_file, roles, user_name
+from bus.wire.acl import ROLES, Role, acl_file, roles, user_name
 from bus.wire.connections import Connections, sync_client
 from bus.wire.embedded_server import bus_url, find_binary, start, stop
-from bus.wire.keys import DECLARED, Keys
+from bus.wire.keys import DECLARED, READ_ONLY, Keys
 from bus.wire.scripts import script
 from tests.support.servers import Server
 from tests.support.waiting import wait_until

@@ -21,7 +21,7 @@ from bus.wire import embedded_server
 from bus.wire.acl import ROLES
 from bus.wire.connections import sync_client
 from bus.wire.embedded_server import bus_url, find_binary, launch, relaunch, start, stop
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 ROOT = Path(__file__).resolve().parents[4]
 OWNER = """
@@ -188,7 +188,7 @@ def test_a_server_that_outlived_its_owner_makes_room(places: Directories) -> Non
         wait_until(lambda: listener(places.socket) == orphan.pid, "the orphan listens")
         orphan.send_signal(signal.SIGSTOP)  # hung as well: it has to be ended the hard way
         embedded_server._end_stale(places.socket, seconds=0.2)
-        assert orphan.wait(10) == -signal.SIGKILL
+        assert orphan.wait(PATIENCE) == -signal.SIGKILL
         running = start(places)
         assert kept(places) == b"from before"
         stop(running)

@@ -14,11 +14,11 @@ import pytest
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.live.workers.test_carrier import endpoints
-from tests.support.delivering import carrying, dispatching, left, owe, publish, settled, turn_end
+from tests.support.delivering import carrying, dispatch_event, dispatching, left, publish, settled, turn_end
 from tests.support.receivers import Answer, Receiver, receiving
 from tests.support.running import do, publish_hooks, stream
 from tests.support.servers import Server
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 from workers.delivery.breakers import BreakerLimits
 from workers.delivery.dead_letters import dead_letters
 from workers.delivery.deliveries import deliveries
@@ -187,7 +187,7 @@ async def test_a_probe_whose_carrier_dies_is_made_again(server: Server, keys: Ke
             await until(lambda: _more(receiver, before), "a probe is under way")
             (breaker,) = await open_breaker(connections, keys)
             assert breaker.probe
-            await asyncio.wait_for(asyncio.shield(_nothing_more(receiver)), 5)
+            await asyncio.wait_for(asyncio.shield(_nothing_more(receiver)), PATIENCE)
         receiver.usual = Answer(200)
         receiver.release()
         async with carrying(server.url, keys):
@@ -229,7 +229,7 @@ async def test_refusals_of_single_deliveries_open_no_breaker(
         receiver.usual = Answer(404)
         await hook_one(connections, keys, receiver)
         for _ in range(7):
-            await owe(connections, keys, turn_end())
+            await dispatch_event(connections, keys, turn_end())
         await until(are(connections, keys, dead=7), "each is a dead letter")
         assert await open_breaker(connections, keys) == []
         assert len(receiver.got) == 7
@@ -369,7 +369,10 @@ async def test_a_success_makes_the_time_of_failures_begin_anew(
         for status in [503, 503, 503, 503, 200] * 4:
             receiver.usual = Answer(status)
             await settled(
-                connections, keys, await owe(connections, keys, turn_end()), "delivered" if status == 200 else "due"
+                connections,
+                keys,
+                await dispatch_event(connections, keys, turn_end()),
+                "delivered" if status == 200 else "due",
             )
         assert await events(connections, keys, "endpoint:failing") == []
         assert (await read_health(connections, keys, [TARGET]))[TARGET].standing == "active"
@@ -380,7 +383,7 @@ async def test_a_receiver_ends_the_retries_with_a_header(server: Server, keys: K
     async with receiving() as receiver, carrying(server.url, keys):
         receiver.usual = Answer(503, headers=["Webhook-Delivery: abort"])
         await hook_one(connections, keys, receiver)
-        (one,) = await settled(connections, keys, await owe(connections, keys, turn_end()), "dead")
+        (one,) = await settled(connections, keys, await dispatch_event(connections, keys, turn_end()), "dead")
         assert "wants no more attempts (webhook-delivery: abort)" in one.reason
         assert (one.attempts, (await read_health(connections, keys, [TARGET]))[TARGET].standing) == (1, "active")
 
@@ -391,7 +394,7 @@ async def test_what_was_in_the_stream_when_its_endpoint_was_paused_waits_too(
     async with receiving() as receiver:
         await hook_one(connections, keys, receiver)
         for _ in range(5):
-            await owe(connections, keys, turn_end())
+            await dispatch_event(connections, keys, turn_end())
         await pause(connections, keys, TARGET)
         async with carrying(server.url, keys):
             await until(are(connections, keys, parked=5), "all wait")

@@ -17,7 +17,7 @@ from tests.support.delivering import turn_end
 from tests.support.memory import MIB, cpu_seconds, rss
 from tests.support.running import namespace, publish_hooks
 from tests.support.servers import Server
-from tests.support.waiting import until
+from tests.support.waiting import CONNECT, until
 
 ENDPOINTS = 10
 STEPS = 20
@@ -37,7 +37,7 @@ async def test_a_carrier_is_flat_over_many_deliveries(
     server: Server, keys: Keys, connections: Connections, tmp_path: Path, total: int, growth: int
 ) -> None:
     """Against what it had after the first fifth: by then pools, caches and the allocator have what they keep."""
-    async with Receiver() as receiver, Bus(server.url, namespace=namespace(keys)) as bus:
+    async with Receiver() as receiver, Bus(server.url, namespace=namespace(keys), connect=CONNECT) as bus:
         lines = "\n".join(f'  - {{id: e{n}, url: "http://127.0.0.1:{receiver.port}/good"}}' for n in range(ENDPOINTS))
         await publish_hooks(
             connections, keys, f'network: {{allow: ["127.0.0.1:{receiver.port}"]}}\nendpoints:\n{lines}\n'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bus.secrets.redaction import REDACTED
+from bus.secrets.replacements import REDACTED
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.live.workers.delivery.test_breakers import TARGET, are, running

@@ -56,7 +56,7 @@ async def test_each_has_the_outcome_of_the_table_in_its_time_and_none_costs_memo
         with Fleet(server.url, keys, tmp_path / "fleet") as fleet:
             fleet.start("dispatcher")
             (carrier,) = fleet.start("carrier")
-            await until(_ready(fleet), "the fleet is ready", 40)
+            await until(_ready(fleet), "the fleet is ready")
             rounds: list[dict[str, Delivery]] = []
             peaks: list[int] = []
             used: list[float] = [cpu_seconds(carrier.popen.pid)]

@@ -160,7 +160,7 @@ async def test_a_session_is_in_order_and_never_twice_under_way_whatever_fails(
             else:
                 sent[event.session].append(event.id)
             await publish(connections, keys, event)
-        await until(are(connections, keys, delivered=54, dead=6), "each is delivered or refused", 40)
+        await until(are(connections, keys, delivered=54, dead=6), "each is delivered or refused")
         assert receiver.overlaps == []
         for session, names in sent.items():
             if session:

@@ -16,10 +16,10 @@ from bus.ids import event_id
 from bus.wire.connections import Connections, sync_client
 from bus.wire.keys import Keys
 from tests.shim_kit import World
-from tests.support.delivering import dispatching, owe, publish, settled, turn_end, watcher_of
+from tests.support.delivering import dispatch_event, dispatching, publish, settled, turn_end, watcher_of
 from tests.support.running import NO_RM, bash, command_hook, do, evaluating, publish_hooks, put, stream
 from tests.support.servers import Server
-from tests.support.waiting import until
+from tests.support.waiting import BUDGET, CONNECT, until
 from workers.delivery.dead_letters import dead_letters
 from workers.delivery.deliveries import deliveries, delivery
 from workers.evaluator import Evaluator
@@ -121,7 +121,7 @@ async def small() -> AsyncIterator[tuple[Server, Connections]]:
     """A server with little memory, which refuses what does not fit."""
     one = Server(maxmemory=12 * MIB)
     one.start()
-    connections = Connections(one.url, connect=2.0)
+    connections = Connections(one.url, connect=CONNECT)
     yield one, connections
     await connections.close()
     one.stop()
@@ -143,7 +143,7 @@ async def test_near_the_servers_limit_finished_records_go_first(small: tuple[Ser
     one, connections = small
     keys = Keys("t-small")
     await publish_hooks(connections, keys, ENDPOINT)
-    name = await owe(connections, keys, turn_end())
+    name = await dispatch_event(connections, keys, turn_end())
     owed, done = await records(connections, keys, "parked", 50), await records(connections, keys, "delivered", 3_000)
     assert await MemoryRelief(connections, keys).make_room() == 0, "there is room"
     await fill(connections, 0.9)
@@ -216,8 +216,8 @@ async def test_a_verdict_that_can_be_computed_is_given_on_a_full_server(
     evaluator = Evaluator(one.url, keys, watcher_of(connections, keys), connections)
     await evaluator.prepare()
     _, reply = await put(connections, keys, bash("rm x"))
-    bus = Bus(one.url, namespace="t-small")
-    agent = asyncio.create_task(bus.request(bash("rm x"), budget=10))
+    bus = Bus(one.url, namespace="t-small", connect=CONNECT)
+    agent = asyncio.create_task(bus.request(bash("rm x"), budget=BUDGET))
     await until(lambda: _blocked(connections), "the agent waits")
     await do(connections, "CONFIG", "SET", "maxmemory", 1_000_000)
     assert "maxmemory" in str(await do(connections, "SET", "more", "x"))

@@ -23,7 +23,17 @@ from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import server_now
 from tests.live.workers.test_jobs import PROGRAM
-from tests.support.delivering import Asked, carrying, dispatching, left, owe, publish, settled, turn_end, watcher_of
+from tests.support.delivering import (
+    Asked,
+    carrying,
+    dispatch_event,
+    dispatching,
+    left,
+    publish,
+    settled,
+    turn_end,
+    watcher_of,
+)
 from tests.support.receivers import Receiver, receiving
 from tests.support.running import HOST, do, namespace, publish_hooks
 from tests.support.servers import Server
@@ -173,8 +183,8 @@ async def test_past_events_are_sent_again_under_ids_of_their_own(
 ) -> None:
     async with receiving() as receiver:
         await publish_hooks(connections, keys, endpoints(receiver, "a", "b"))
-        first = await owe(connections, keys, turn_end(data={"n": 1}))
-        await owe(connections, keys, turn_end(data={"n": 2}))
+        first = await dispatch_event(connections, keys, turn_end(data={"n": 1}))
+        await dispatch_event(connections, keys, turn_end(data={"n": 2}))
         async with dispatching(server.url, keys), carrying(server.url, keys):
             await settled(connections, keys, first, "delivered", "delivered")
             receiver.got.clear()

@@ -22,7 +22,7 @@ from bus.wire.streams import checked
 from tests.cli_kit import namespace, workers
 from tests.support.http_servers import answer, receiver
 from tests.support.servers import Server
-from tests.support.waiting import until
+from tests.support.waiting import CONNECT, until
 from workers.records.trace import Trace, trace, trace_record
 
 SECRET = "ghp_abcdefghijklmnopqrstuvwxyz012345"
@@ -49,7 +49,7 @@ network: {{allow: ["127.0.0.1:{port}", "127.0.0.1:{other}"]}}
 @pytest.fixture
 async def bus(server: Server, keys: Keys) -> AsyncIterator[Bus]:
     """A program on the bus."""
-    async with Bus(server.url, namespace=namespace(keys), connect=2.0) as made:
+    async with Bus(server.url, namespace=namespace(keys), connect=CONNECT) as made:
         yield made
 
 

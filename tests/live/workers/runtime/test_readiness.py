@@ -13,6 +13,7 @@ from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.support.running import evaluating, publish_hooks, stream
 from tests.support.servers import Server
+from tests.support.waiting import PATIENCE
 from workers.runtime.readiness import until_answered
 
 
@@ -40,4 +41,4 @@ async def test_ready_is_an_answer_of_this_start(server: Server, keys: Keys, conn
         done, _ = await asyncio.wait([waiting], timeout=0.2)
         assert not done
         pids.append(os.getpid())
-        await asyncio.wait_for(waiting, 20)
+        await asyncio.wait_for(waiting, PATIENCE)

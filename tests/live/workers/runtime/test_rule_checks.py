@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from bus.events import Event
+from bus.matching.checker_messages import Question
 from bus.matching.findings import Findings, ask
-from bus.matching.questions import Question
 from bus.matching.rules import TOO_LARGE
 from bus.system.child import ChildProcess
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.support.running import answer, bash, evaluating, lines, publish_hooks, put, until_true, verdict
 from tests.support.servers import Server
+from tests.support.waiting import PATIENCE
 
 GUARD = "guards: {destructive-commands: true}\n"
 SLOW = (
@@ -37,8 +38,8 @@ class Gate:
     def ask(self, child: ChildProcess, question: Question, seconds: float) -> Findings:
         """As `findings.ask`, when the gate is open."""
         self.waiting += 1
-        assert self.open.wait(30)
-        return ask(child, question, max(seconds, 30.0))
+        assert self.open.wait(2 * PATIENCE)
+        return ask(child, question, max(seconds, PATIENCE))
 
 
 @pytest.fixture

@@ -47,10 +47,10 @@ def test_a_format_is_taken_and_published_as_it_is(line: str) -> None:
         ("format: pagerduty, routing_key: R0UT1NGKEY0000000000000000000000", "is written env:NAME or file:PATH"),
         ("format: pagerduty, routing_key: 'env:'", "is written env:NAME or file:PATH"),
         ("url: 'https://x.example/', routing_key: env:KEY", "format fleethook has no routing_key"),
-        ("url: 'https://x.example/', format: teams, resolve: session", "format teams has nothing to resolve"),
+        ("url: 'https://x.example/', format: teams, resolve: session", "format teams cannot have resolve"),
         ("url: 'https://x.example/', format: slack, can_block: true", "format slack gives no verdict"),
-        ("url: 'https://x.example/', payload: thin, can_block: true", "who decides is asked with the whole event"),
-        ("url: 'https://x.example/', payload: raw", "only an endpoint that is asked may have the raw event"),
+        ("url: 'https://x.example/', payload: thin, can_block: true", "an endpoint that decides needs the whole event"),
+        ("url: 'https://x.example/', payload: raw", "only an endpoint with can_block: true may get the raw event"),
         ("url: 'https://x.example/', can_block: true, on_failure: perhaps", "on_failure has to be"),
     ],
 )
@@ -109,7 +109,7 @@ def test_a_published_set_is_checked_too(change: dict[str, str]) -> None:
 @pytest.mark.req("G-06", "F-11")
 def test_what_can_block_does_not_do_is_said() -> None:
     (late,) = read("url: 'https://x.example/', can_block: true, when: 'verdict.decision == \"deny\"'").warnings
-    assert "there is no verdict yet when it is asked" in late
+    assert "evaluated before there is a verdict" in late
     (idle,) = read("url: 'https://x.example/', on_failure: deny").warnings
     assert "no agent waits for the endpoint" in idle
     assert read("url: 'https://x.example/', can_block: true, on_failure: deny").warnings == ()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bus.config.settings import DAY, MIB, NAMES, Settings, describe, parse_setting
+from bus.config.setting_types import DAY, MIB
+from bus.config.settings import NAMES, Settings, describe, parse_setting
 from bus.errors import ConfigError
 from bus.hooksets.files_in_force import file_in_force
 from bus.hooksets.settings_files import Loaded, load_settings

@@ -170,6 +170,42 @@ def test_an_import_that_cannot_be_read_keeps_its_hooks(file: Path, folder: Path,
         assert [one.path for one in found.rejected] == [str(pigo)]
 
 
+@pytest.mark.req("X-10")
+@pytest.mark.parametrize("linked", [False, True])
+def test_an_import_that_becomes_a_broken_link_keeps_its_hooks(
+    file: Path, folder: Path, tmp_path: Path, *, linked: bool
+) -> None:
+    """A link to nothing, to itself or to a broken file; the import may have been a link before, too. Removed, it is gone."""
+    pigo, target = tmp_path / "pigo.json", tmp_path / "target.json"
+    target.write_text(json.dumps(PIGO))
+    pigo.symlink_to(target) if linked else pigo.write_text(json.dumps(PIGO))
+    broken = tmp_path / "broken.json"
+    broken.write_text("{")
+    file.write_text("import: [{path: pigo.json, dialect: pigo}]\n")
+    assert commands(file_in_force(file, "user", folder)) == ["first"]
+    for aim in ("nowhere.json", "pigo.json", str(broken), "nowhere.json"):
+        pigo.unlink()
+        pigo.symlink_to(aim)
+        for _ in range(2):
+            found = file_in_force(file, "user", folder)
+            assert commands(found) == ["first"], aim
+            assert "the last good content stays in force" in found.rejected[0].text
+    pigo.unlink()
+    assert commands(file_in_force(file, "user", folder)) == []
+    pigo.write_text(json.dumps(PIGO))
+    assert commands(file_in_force(file, "user", folder)) == ["first"]
+
+
+def test_an_import_whose_target_is_removed_keeps_its_hooks(file: Path, folder: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target.json"
+    target.write_text(json.dumps(PIGO))
+    (tmp_path / "pigo.json").symlink_to(target)
+    file.write_text("import: [{path: pigo.json, dialect: pigo}]\n")
+    file_in_force(file, "user", folder)
+    target.unlink()
+    assert commands(file_in_force(file, "user", folder)) == ["first"]
+
+
 def test_the_copies_are_private_and_others_are_not_believed(file: Path, folder: Path) -> None:
     file.write_text(GOOD)
     file_in_force(file, "user", folder)

@@ -22,7 +22,7 @@ from bus.hooks import HOOK_DIALECTS
 from bus.hooksets.detect import detect_dialect
 from bus.hooksets.hookfile import from_document, load_foreign, load_hook_file, to_document
 from bus.hooksets.in_force import HookSet, Layered, Watcher
-from bus.installs.command import MARK
+from bus.installs.hook_command import MARK
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.admin.plugins import plugins
@@ -315,6 +315,18 @@ def test_hooks_that_fleethook_itself_installed_are_not_asked_again(tmp_path: Pat
     put(tmp_path, ".claude/settings.json", {"hooks": {"PreToolUse": [{"hooks": entries}]}})
     read = load_hook_file(put(tmp_path, "fleethook.yaml", "import: [.claude/settings.json]"), "user")
     assert [hook.command for hook in read.hooks] == ["exit 0"]
+    assert any("Fleethook's own hooks in it (1) are left out" in one for one in read.warnings)
+
+
+def test_hooks_of_type_http_that_fleethook_installed_are_not_asked_again(tmp_path: Path) -> None:
+    """As the commands: run by the bus, a call of the gateway would come back to the bus."""
+    handlers = [
+        {"type": "http", "url": url, "headers": {"Authorization": "Bearer $FLEETHOOK_TOKEN"}}
+        for url in ("http://127.0.0.1:4665/v1/hooks/claude/PreToolUse?on_failure=deny", "https://policy.example/decide")
+    ]
+    put(tmp_path, ".claude/settings.json", {"hooks": {"PreToolUse": [{"hooks": handlers}]}})
+    read = load_hook_file(put(tmp_path, "fleethook.yaml", "import: [.claude/settings.json]"), "user")
+    assert [hook.http.url for hook in read.hooks if hook.http] == ["https://policy.example/decide"]
     assert any("Fleethook's own hooks in it (1) are left out" in one for one in read.warnings)
 
 

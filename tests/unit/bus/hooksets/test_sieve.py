@@ -51,19 +51,20 @@ def test_the_same_rules_fit_as_by_a_walk_over_all_of_them(path: Path, host: str)
     assert not problems
     for line in lines:
         found = [hook for hook in hooks._index.find(line.event) if hooks.holds(hook, line.event)]
-        walked = {hook.id for hook in found if fits_by_walk(hook, line.event)}
+        facts = seen_call(line.event).facts(None)
+        walked = {hook.id for hook in found if fits_by_walk(hook, line.event, facts)}
         kept = hooks.blocking(line.event)
         assert {hook.id for hook in kept if hook.rule and judge(hook.rule, line.event)} == walked, line.call
 
 
-def fits_by_walk(hook: Hook, event: Event) -> bool:
-    """Whether a hook's rule fits, with each of its conditions asked of each command."""
+def fits_by_walk(hook: Hook, event: Event, facts: Sequence[CommandFacts]) -> bool:
+    """Whether a hook's rule fits, with each of its conditions asked of each command of the event."""
     rule, call = hook.rule, seen_call(event)
     if rule is None:
         return False
     if not rule.commands or call.text is None or call.line.unread:
         return judge(rule, event) is not None
-    if not any(fits(facts) for fits in conditions()[hook.id] for facts in call.facts(None)):
+    if not any(fits(one) for fits in conditions()[hook.id] for one in facts):
         return False
     return judge(msgspec.structs.replace(rule, commands=(ANY_COMMAND,)), event) is not None
 

@@ -13,7 +13,7 @@ from bus.agents import find as find_dialect
 from bus.errors import ConfigError
 from bus.events import GATES
 from bus.installs.base import NAMES, InstallScope, Scope
-from bus.installs.command import Setup
+from bus.installs.hook_command import Setup
 from bus.installs.manifest import apply, undo
 from bus.installs.plan import diff, events_for, installed, plan_install, plan_uninstall
 

@@ -12,7 +12,7 @@ import pytest
 
 from bus.errors import ConfigError
 from bus.installs.base import InstallScope, Scope
-from bus.installs.command import Setup, hook_command
+from bus.installs.hook_command import Setup, hook_command
 from bus.installs.manifest import MANIFEST, FileChange, InstallPlan, apply, undo
 from bus.installs.plan import diff, events_for, plan_install, plan_uninstall
 

@@ -10,7 +10,7 @@ import pytest
 from bus.installs import find
 from bus.installs.base import InstallProblem, InstallScope, Scope
 from bus.installs.codex import trusted_hash
-from bus.installs.command import Setup
+from bus.installs.hook_command import Setup
 from bus.installs.manifest import apply
 from bus.installs.plan import events_for, other_readers, plan_install
 

@@ -78,7 +78,7 @@ def test_brackets_inside_strings_are_not_nesting() -> None:
     ],
 )
 def test_a_missing_key_is_an_error_and_never_true(text: str) -> None:
-    with pytest.raises(ConditionError, match="ask has"):
+    with pytest.raises(ConditionError, match="test it with has"):
         compile_condition(text)(facts(command="ls"))
 
 

@@ -10,11 +10,11 @@ import pytest
 
 from bus.errors import ConditionError, OverBudget, PatternError
 from bus.events import Event
+from bus.matching.checker_messages import Answer, Question, encode_question
 from bus.matching.condition_cost import size_of
 from bus.matching.conditions import compile_condition
 from bus.matching.disk import Disk, light_disk
 from bus.matching.findings import Findings, ask, checker, holds, unanswered
-from bus.matching.questions import Answer, Question, encode_question
 from bus.matching.rules import TOO_LARGE, CommandMatch, Rule, judge
 from bus.system.child import ChildProcess
 from workers.runtime.rule_checks import RuleChecks

@@ -35,8 +35,16 @@ GLOBS = (
     "/home/*",
     "/etc/passwd",
     "**/s?crets-*.d/**",
+    "(?i)**/.Claude/settings*",
+    "(?i)/Library/X/hooks.json",
+    "(?i)FleetHook.yaml",
 )
 PATHS = (
+    "/home/dev/.claude/settings.json",
+    "/home/Dev/.CLAUDE/Settings.json",
+    "/library/x/Hooks.json",
+    "/home/dev/app/fleethook.YAML",
+    "/home/dev/app/SRC/a.PEM",
     "/etc",
     "/etc/passwd",
     "/home/dev/.ssh/id",
@@ -143,3 +151,23 @@ def test_a_family_of_programs_is_told_from_the_marks_of_a_command() -> None:
         assert not fits or marked
         assert marks_of(match).isdisjoint(line.marks) is not marked, text
     assert marks_of(CommandMatch(program=("python3*", "perl"))) == frozenset()
+
+
+def test_a_pattern_for_any_letter_case_fits_paths_in_any_case_and_others_do_not() -> None:
+    for glob in ("(?i)**/.claude/settings*", "(?i)**/.Claude/Settings*"):
+        fits = compile_path_glob(glob)
+        index = PathIndex({"it": [glob]})
+        for path in ("/home/Dev/.claude/settings.json", "/home/Dev/.Claude/SETTINGS.json"):
+            assert fits(path, PLACE)
+            assert compile_path_globs([glob, "*.pem"])(path, PLACE)
+            assert index.find(path, PLACE) == {"it"}
+        assert not fits("/home/Dev/.claud/settings.json", PLACE)
+    assert not compile_path_glob("**/.claude/settings*")("/home/Dev/.Claude/settings.json", PLACE)
+    assert not compile_path_globs(["(?i)*.key", "*.pem"])("/home/dev/app/A.PEM", PLACE)
+
+
+@pytest.mark.parametrize("glob", ["(?i)src/**", "(?i)~/.ssh/*", "(?i)"])
+def test_a_pattern_for_any_letter_case_has_to_mean_the_same_everywhere(glob: str) -> None:
+    for compiled in (compile_path_glob, lambda one: compile_path_globs([one]), lambda one: PathIndex({"it": [one]})):
+        with pytest.raises(PatternError, match=r"\(\?i\)"):
+            compiled(glob)

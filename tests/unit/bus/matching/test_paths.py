@@ -20,7 +20,9 @@ def deletes_outside(command: str, cwd: str, host: str = "") -> bool:
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize("path", ["~", "~/", "~/*", "~/precious", "..", "../*", "/tmp", "/tmp/*", "../../.."])
+@pytest.mark.parametrize(
+    "path", ["~", "~/", "~/*", "~/precious", "..", "../*", "/tmp", "/tmp/*", "../../..", "/tmp/c?", "/tmp/ci/h*"]
+)
 def test_home_is_home_below_a_temporary_folder(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/tmp/ci/home")
     place_of.__globals__["_place_of"].cache_clear()
@@ -30,9 +32,17 @@ def test_home_is_home_below_a_temporary_folder(path: str, monkeypatch: pytest.Mo
 
 @pytest.mark.req("X-09")
 def test_what_holds_the_project_is_outside_below_a_temporary_folder() -> None:
-    for path in ("/tmp/work", "/tmp/work/*", "..", "/var/tmp/../../tmp/work"):
+    for path in (
+        "/tmp/work",
+        "/tmp/work/*",
+        "..",
+        "/var/tmp/../../tmp/work",
+        "/tmp/wor*",
+        "/tmp/*k/a[op]p",
+        "/tmp/w??k",
+    ):
         assert deletes_outside(f"rm -rf {path}", "/tmp/work/app")
-    for path in ("/tmp/work/app/x", "/tmp/work/other", "/tmp/build-1"):
+    for path in ("/tmp/work/app/x", "/tmp/work/other", "/tmp/build-1", "/tmp/work/b*", "/tmp/work-?"):
         assert not deletes_outside(f"rm -rf {path}", "/tmp/work/app")
 
 

@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 import pytest
 
-from bus.secrets.redaction import REDACTED, TEXT_LIMIT, is_secret_name, redact, redact_text, redact_url, redact_whole
+from bus.secrets.redaction import TEXT_LIMIT, is_secret_name, redact, redact_text, redact_url, redact_whole
+from bus.secrets.replacements import REDACTED
 
 pytestmark = pytest.mark.req("F-15")
 
@@ -335,3 +336,17 @@ def test_cost_is_bounded(piece: str) -> None:
     redact_text(text + "!")
     # About 0.1 s at most where written; a quadratic pattern takes minutes on 64 KiB.
     assert time.process_time() - started < 3
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('let secret_key: &str = "IuGIWgIprVFIV4BL"', 'let secret_key: &str = "[redacted]"'),
+        ('const apiKey: string = "Q8xL4tR7wB1nC5yJ"', 'const apiKey: string = "[redacted]"'),
+        ("password: Optional[str] = 'abc12345'", "password: Optional[str] = '[redacted]'"),
+        ("password: abc=def", "password: [redacted]"),
+        ("api_key: Optional[str] = None", "api_key: Optional[str] = None"),
+    ],
+)
+def test_a_value_behind_the_type_of_its_name_is_replaced(text: str, shown: str) -> None:
+    assert redact_text(text) == shown

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bus import launcher, shim
 from bus.errors import ConfigError, Unreachable
 from bus.shim import main
-from bus.shim.answer import HookAnswer, pack_answer
+from bus.shim.answer import HookAnswer, pack_answer, unpack_answer
 from bus.shim.answer_file import (
     AnswerFile,
     EventLine,
@@ -214,9 +214,16 @@ def test_the_launcher_finds_what_install_compiled() -> None:
     assert callable(names["main"])
 
 
-@given(code=st.integers(0, 255), out=st.binary(max_size=300), err=st.binary(max_size=300))
-def test_the_shim_takes_every_answer_apart_as_it_was_packed(code: int, out: bytes, err: bytes) -> None:
-    assert shim.unpack_answer(pack_answer(HookAnswer(code, out, err))) == (code, out, err)
+@given(
+    code=st.integers(0, 255),
+    out=st.binary(max_size=300),
+    err=st.binary(max_size=300),
+    flag=st.binary(max_size=300),
+)
+def test_the_shim_takes_every_answer_apart_as_it_was_packed(code: int, out: bytes, err: bytes, flag: bytes) -> None:
+    packed = pack_answer(HookAnswer(code, out, err), flag)
+    assert shim.unpack_answer(packed) == ((code, out, err), flag)
+    assert unpack_answer(packed) == HookAnswer(code, out, err)
 
 
 @pytest.mark.parametrize(

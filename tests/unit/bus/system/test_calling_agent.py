@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import pwd
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from bus.system import calling_agent as module
 from bus.system.calling_agent import CallingAgent, agent_of, calling_agent
 from tests.cli_kit import fleethook
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 from workers.admin.person import TEST_VARIABLE, PersonNeeded, require_person
 
 ROOT = Path(__file__).parents[4]
@@ -104,7 +105,7 @@ def test_the_way_in_of_the_tests_is_for_temporary_folders_alone(tmp_path: Path) 
     inside = {**agent, TEST_VARIABLE: "1", "FLEETHOOK_HOME": str(tmp_path)}
     server = f"unix://{tmp_path}/redis.sock?db=0"
     assert require_person("down", touched=[tmp_path / "x"], server=server, environ=inside) is not None
-    home = Path.home() / "nowhere"
+    home = Path(pwd.getpwuid(os.getuid()).pw_dir) / "nowhere"
     (tmp_path / "link").symlink_to("/usr")
     for environ, touched, url in (
         (agent, [], ""),
@@ -120,6 +121,44 @@ def test_the_way_in_of_the_tests_is_for_temporary_folders_alone(tmp_path: Path) 
     ):
         with pytest.raises(PersonNeeded, match=r"an agent runs it \(claude: CLAUDECODE is set\). Nothing was changed"):
             require_person("down", touched=touched, server=url, environ=environ)
+
+
+@pytest.mark.req("X-09")
+@pytest.mark.parametrize("above", [("claude", "sh"), ("sh", "init")], ids=["the agent's", "the outermost process's"])
+def test_a_home_in_a_temporary_folder_is_the_users_nevertheless(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, above: tuple[str, str]
+) -> None:
+    """A container's HOME=/tmp/x: known by the processes above, whatever HOME the command itself is given."""
+    user, other = tmp_path / "user", tmp_path / "other"
+    inside = {"CLAUDECODE": "1", TEST_VARIABLE: "1", "HOME": str(other)}
+    sleep = ["/bin/sh", "-c", "read line"]
+    with (
+        subprocess.Popen(sleep, stdin=subprocess.PIPE, env={"HOME": str(user)}) as users,
+        subprocess.Popen(sleep, stdin=subprocess.PIPE, env={"HOME": str(other)}) as others,
+    ):
+        both = (users, others) if agent_of((above[0],)) else (others, users)
+        processes = [(process.pid, (name,)) for process, name in zip(both, above, strict=True)]
+        monkeypatch.setattr(module, "ancestors", lambda: iter([(os.getpid(), ("pytest",)), *processes]))
+        # A child has its environment only when it has become the program.
+        wait_until(lambda: {str(user), str(other)} <= {module._home_of(one.pid) for one in both}, "both run")
+        for home, touched in ((user, []), (user / "fh", []), (tmp_path, [user / ".claude" / "settings.json"])):
+            with pytest.raises(PersonNeeded):
+                require_person("down", touched=touched, environ={**inside, "FLEETHOOK_HOME": str(home)})
+        elsewhere = {**inside, "FLEETHOOK_HOME": str(tmp_path / "fh")}
+        assert require_person("down", touched=[tmp_path / "user-2"], environ=elsewhere) is not None
+        for process in both:
+            process.communicate(b"\n")
+
+
+@pytest.mark.req("X-09")
+def test_a_home_that_is_the_temporary_folder_itself_takes_nothing_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HOME=/tmp: what is below it is still temporary; so is it where the home is above it."""
+    environ = {"CLAUDECODE": "1", TEST_VARIABLE: "1", "FLEETHOOK_HOME": str(tmp_path)}
+    for home in ("/tmp", "/"):
+        monkeypatch.setattr("workers.admin.person.user_homes", lambda home=home: {home})
+        assert require_person("down", environ=environ) is not None
 
 
 @pytest.mark.req("X-09")

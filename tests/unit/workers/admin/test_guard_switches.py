@@ -10,8 +10,9 @@ from bus.config.file_types import GuardSettings
 from bus.errors import ConfigError, NotFound
 from bus.hooksets.guards import load_pack, packs
 from bus.hooksets.hookfile import HookFile, guard_packs, parse_hook_file
+from bus.hooksets.layers import Layered, guard_hooks
 from tests.cli_kit import fleethook
-from workers.admin.guard_switches import Switch, file_switched, find_switch, is_on, set_switched
+from workers.admin.guard_switches import Chosen, Switch, file_switched, find_switch, is_on, set_switched
 
 PACK = "destructive-commands"
 RULE = Switch(PACK, "recursive-delete")
@@ -164,7 +165,7 @@ def test_a_rule_of_a_pack_that_is_off_is_not_switched(tmp_path: Path) -> None:
 
 @pytest.mark.req("X-07")
 def test_a_published_set_is_switched_as_a_value() -> None:
-    empty = HookFile().sealed()
+    empty = HookFile().with_digest()
     on = set_switched(empty, Switch(PACK), True)
     off = set_switched(on, RULE, False)
     assert on.guards == {PACK: GuardSettings()}
@@ -267,3 +268,55 @@ def test_off_and_on_again_says_what_it_said_before(tmp_path: Path, value: str, c
     assert ("# why" in edited.after) == bool(comment)
     assert edited.after.startswith("# mine\n")
     assert edited.after.rstrip().endswith(after.strip())
+
+
+@pytest.mark.req("X-07")
+@pytest.mark.parametrize(
+    ("before", "switch", "decision", "after"),
+    [
+        (f"guards:\n  {PACK}: true  # why\n", OTHER, "ask", f"guards:\n  {PACK}: {{decisions: {{force-push: ask}}}}"),
+        (
+            f"guards:\n  {PACK}:\n    disable: [force-push, users]  # why\n",
+            OTHER,
+            "ask",
+            f"guards:\n  {PACK}:\n    disable: [users]  # why\n    decisions: {{force-push: ask}}\n",
+        ),
+        (
+            f"guards:\n  {PACK}:\n    decisions: {{force-push: ask}}\n    decision: deny\n",
+            OTHER,
+            "own",
+            f"guards:\n  {PACK}:\n    decision: deny\n",
+        ),
+        (f"guards:\n  {PACK}: {{observe: true}}\n", Switch(PACK), "ask", "{observe: true, decision: ask}"),
+        ("", Switch(PACK), "ask", f"{PACK}: {{decision: ask}}\n"),
+    ],
+)
+def test_a_rule_or_a_pack_gets_a_decision_of_its_own(
+    tmp_path: Path, before: str, switch: Switch, decision: Chosen, after: str
+) -> None:
+    path = tmp_path / "fleethook.yaml"
+    path.write_text(before)
+    edited = file_switched(path, "user", switch, True, decision)
+    assert after in edited.after
+    path.write_text(edited.after)
+    assert file_switched(path, "user", switch, True, decision).after == edited.after, "said twice it changes no more"
+
+
+@pytest.mark.req("X-07")
+def test_the_decision_of_a_rule_comes_before_that_of_its_pack() -> None:
+    settings = GuardSettings(decision="ask", decisions={"force-push": "deny", RULE.name: "deny"})
+    layered = Layered("user", "1", HookFile(guards={PACK: settings}))
+    decisions = {hook.id: hook.rule.decision for hook in guard_hooks(layered) if hook.rule is not None}
+    denying = {name for name, decision in decisions.items() if decision == "deny"}
+    assert denying == {OTHER.name, RULE.name}
+
+
+@pytest.mark.req("X-07")
+def test_a_rule_is_told_to_ask_by_a_command(here: Path) -> None:
+    assert fleethook("guards", "enable", PACK, "--yes").code == 0
+    assert fleethook("guards", "enable", "force-push", "--decision", "ask", "--yes").code == 0
+    assert "decisions: {force-push: ask}" in here.read_text()
+    shown = fleethook("guards", "show", "force-push", "--json").json
+    assert (shown["on"], shown["decision"], shown["layers"][0]["decision"]) == (True, "ask", "ask")
+    assert fleethook("guards", "enable", "force-push", "--decision", "own", "--yes").code == 0
+    assert fleethook("guards", "show", "force-push", "--json").json["decision"] == "deny"

@@ -8,7 +8,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +86,25 @@ def test_help_imports_click_and_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=REPOSITORY, check=False)
     assert done.returncode == 0, done.stderr
     assert [name for name in COMMANDS if f"\n  {name} " not in done.stdout] == []
+
+
+def help_pages(command: click.Command, parent: click.Context | None = None) -> Iterator[str]:
+    """The help of a command and of all commands below it, for 80 columns."""
+    ctx = click.Context(command, info_name=command.name, parent=parent, terminal_width=80)
+    yield command.get_help(ctx)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(ctx):
+            below = command.get_command(ctx, name)
+            assert below is not None
+            yield from help_pages(below, ctx)
+
+
+def test_no_sentence_of_a_list_of_commands_is_cut() -> None:
+    """Click ends a sentence that is longer than the line with three dots; a second line says the rest."""
+    pages = [*help_pages(root)]
+    assert len(pages) > 80
+    lists = [page.partition("\nCommands:\n")[2].splitlines() for page in pages]
+    assert [line for lines in lists for line in lines if line.endswith("...")] == []
 
 
 def test_every_command_of_the_table_is_there() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.http.client import Reply
+from bus.http.webhook_client import Reply
 from bus.wire.scripts import every_script, script
 from workers.delivery import breakers
 from workers.delivery.breakers import CONSECUTIVE, SHARE, WINDOW, FailureCounts, change_text

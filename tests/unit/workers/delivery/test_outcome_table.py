@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.http.client import CAP, Reply
+from bus.http.webhook_client import CAP, Reply
 from workers.delivery.breakers import CONSECUTIVE, SHARE, WINDOW, WINDOW_SECONDS
 from workers.delivery.outcome_table import ENDPOINT, MOST_RETRY_AFTER, TABLE, find_row, judge
 from workers.delivery.retries import may_change

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bus.http.client import Reply
+from bus.http.webhook_client import Reply
 from workers.delivery.responses import SHOWN, response_text
 
 TOKEN = "ghp_" + "a1B2" * 9

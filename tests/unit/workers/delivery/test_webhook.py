@@ -15,8 +15,8 @@ from standardwebhooks import Webhook
 from bus.errors import SignatureError
 from bus.events import Event
 from bus.hooks import Endpoint, OldSecret
-from bus.http.client import Failure, Reply
 from bus.http.signing import generate_secret, verify
+from bus.http.webhook_client import Failure, Reply
 from bus.ids import delivery_id, webhook_id
 from bus.verdicts import Verdict
 from workers.delivery.formats import MOST_BODY

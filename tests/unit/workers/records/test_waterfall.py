@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from bus.events import Event
 from bus.http.timings import Phases
-from bus.verdicts import Part, Verdict
+from bus.verdicts import Approval, Part, Verdict
 from workers.cli.output import styler
 from workers.cli.screens.waterfall import waterfall_lines
 from workers.delivery.deliveries import Attempt, Delivery
@@ -85,6 +85,23 @@ def test_the_reply_has_a_bar_of_its_own() -> None:
         ("verdict", 4, 30),
         ("reply", 34, 0),
     ]
+
+
+def test_the_wait_for_a_person_is_no_queue() -> None:
+    """A held call's time has its name: no evaluator was slow (issue 11, `trace`)."""
+    approval = Approval(question=SEEN.id, state="approved", by="ana", asked=BEGAN + 16, answered=BEGAN + 90_000)
+    verdict = msgspec.structs.replace(VERDICT, approval=approval)
+    seen = msgspec.structs.replace(SEEN, ms=BEGAN + 90_003, decided=BEGAN + 90_001, verdict=verdict)
+    assert [(span.name, span.start, span.ms) for span in waterfall(Trace(event=seen)) if not span.depth] == [
+        ("hook command", 0, 4),
+        ("queue", 4, 2),
+        ("verdict", 6, 10),
+        ("person", 16, 89_985),
+        ("reply", 90_001, 2),
+    ]
+    ticket = msgspec.structs.replace(verdict, approval=msgspec.structs.replace(approval, ticket=True))
+    passed = msgspec.structs.replace(SEEN, decided=BEGAN + 17, verdict=ticket)
+    assert "person" not in {span.name for span in waterfall(Trace(event=passed))}
 
 
 def test_hooks_that_ran_side_by_side_begin_together() -> None:

@@ -9,7 +9,7 @@ import pytest
 from bus.wire.connections import Connections
 from bus.wire.consumer import Consumer
 from bus.wire.keys import Keys
-from workers.runtime.consumer_loop import consume, wait_for_tasks
+from workers.runtime.consumer_loop import cancel_tasks, consume, wait_for_tasks
 
 
 @pytest.mark.req("B-05")
@@ -70,3 +70,21 @@ async def test_a_loop_that_was_told_to_stop_takes_no_turn() -> None:
         raise AssertionError
 
     await consume(consumer, turn, stop, who="test")
+
+
+async def test_a_task_that_lost_its_cancellation_is_cancelled_again() -> None:
+    lost: list[str] = []
+
+    async def work() -> None:
+        for _ in range(2):
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                if lost:
+                    raise
+                lost.append("as asyncio.wait_for may lose it")
+
+    task = asyncio.create_task(work())
+    await asyncio.sleep(0)
+    await cancel_tasks([task])
+    assert task.cancelled()

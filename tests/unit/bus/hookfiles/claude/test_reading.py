@@ -171,7 +171,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, text: str, words: str) -> No
 
 
 def test_settings_without_hooks_hold_none(tmp_path: Path) -> None:
-    assert read(write(tmp_path / "settings.json", {"model": "x"})) == HookFile().sealed()
+    assert read(write(tmp_path / "settings.json", {"model": "x"})) == HookFile().with_digest()
     found = read(settings(tmp_path, "Stop", command(), disableAllHooks=True))
     assert found.hooks == ()
     assert "disableAllHooks" in found.warnings[0]

@@ -50,6 +50,14 @@ def test_an_agents_tool_is_read_as_that_agents(call: dict[str, object], tool: st
     assert (line.event.tool, line.event.input["command"]) == (tool, command)
 
 
+@pytest.mark.req("X-07", "X-09")
+def test_a_prompt_is_an_event_and_its_secrets_are_not_shown() -> None:
+    token = "ghp_" + "a1B2" * 9
+    (line,) = read({"prompt": f"use {token}", "expect": "deny"})
+    assert (line.event.type, line.event.data, line.event.tool) == ("user:prompt_submit", {"prompt": f"use {token}"}, "")
+    assert line.call == "prompt: use [redacted:github-token]"
+
+
 @pytest.mark.req("X-09")
 def test_a_bad_line_is_reported_with_its_place_and_the_others_are_read() -> None:
     good = json.dumps({"command": "ls", "expect": "allow"}).encode()

@@ -87,7 +87,12 @@ def test_it_is_what_the_command_got(project: Path, server: Server, keys: Keys, t
 
     shown = fleethook("hooks", "show-input", name).out
     assert SECRET not in shown
-    assert f"hooks show-input {name} --hook keep --stdin-only | cat >" in shown
+    assert f"hooks show-input {name} --hook keep --stdin-only | sh -c 'cat >" in shown
+    (by_hand,) = [line for line in shown.splitlines() if "--hook keep --stdin-only" in line]
+    (project / "got").unlink()
+    typed = by_hand.replace("fleethook", f"{sys.executable} -m workers.cli", 1) + "; echo code $?"
+    again = subprocess.run(["/bin/sh", "-c", typed], capture_output=True, text=True, check=True)
+    assert (again.stdout, (project / "got").read_bytes()) == ("code 2\n", got), again.stderr
     assert "  MODE=strict\n" in shown
     assert "the worker's may differ" in shown
     assert "FLEETHOOK_RUN is new each time" in shown

@@ -195,14 +195,40 @@ def test_the_tests_run_again_when_the_file_or_a_script_changes(project: Path) ->
         assert "✓ one" in process.stdout.readline()
         assert "1 passed" in process.stdout.readline()
         assert "watching" in process.stderr.readline()
-        (project / "style.sh").write_text("echo never >&2; exit 2\n")
+        _replace(project / "style.sh", "echo never >&2; exit 2\n")
         assert "style.sh has changed" in process.stderr.readline()
         assert "✗ one" in process.stdout.readline()
         assert "watching" in process.stderr.readline()
-        (project / "fleethook.yaml").write_text("hooks: [\n")
+        _replace(project / "fleethook.yaml", "hooks: [\n")
         assert "fleethook.yaml has changed" in process.stderr.readline()
         assert "fleethook.yaml:2:1" in process.stderr.readline()
         assert "watching" in process.stderr.readline()
     finally:
         process.terminate()
         process.communicate()
+
+
+def _replace(path: Path, text: str) -> None:
+    """Change a file at once: one that is written in place can be read when it is still empty."""
+    new = path.with_name("new")
+    new.write_text(text)
+    new.chmod(path.stat().st_mode)
+    new.replace(path)
+
+
+def test_a_file_is_named_without_an_option_too(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tests run as by `--file`; a file that is not there is said to be missing, and not taken for an event type."""
+    outcome(project, *PASS[:2])
+    monkeypatch.chdir(project.parent)
+    for name in ("project/fleethook.yaml", "./project/fleethook.yaml", str(project / "fleethook.yaml")):
+        done = fleethook("hooks", "test", name, "-k", "force")
+        assert (done.code, done.out.splitlines()[0]) == (0, "✓ force is denied"), done
+    for name in ("nosuch.yaml", "nosuch.yml", "nosuch.json", "./nosuch", f"{project}/nosuch"):
+        done = fleethook("hooks", "test", name)
+        assert done.code == 4
+        assert f"{Path(name)}: cannot be read: No such file or directory" in done.err
+        assert "event type" not in done.err
+    twice = fleethook("hooks", "test", "a.yaml", "--file", "b.yaml")
+    assert (twice.code, "a.yaml and --file b.yaml are both hook files: name one" in twice.err) == (2, True)
+    assert fleethook("hooks", "test", "project/fleethook.yaml", "--tool", "bash").code == 2, "a file is no event"
+    assert "no event type is called 'tool:pre'" in fleethook("hooks", "test", "tool:pre").err

@@ -74,14 +74,14 @@ def test_a_delivery_with_a_long_hook_id_has_a_short_id_that_is_a_beginning(monke
     monkeypatch.setattr(rows, "terminal_width", lambda: 80)
     event = "e01a2072e5bc54b640e487b9dd884b516"
     ids = [f"{event}.{'long-name-' * 5}{end}" for end in ("a", "b")] + [f"{event}.audit"]
-    shown = rows._shown_ids(ids, whole=False)
+    shown = rows.shown_ids(ids, whole=False)
     assert shown[2] == "72e5bc54b6.audit"
     assert len(set(shown)) == 3
     assert all(
         name[6:].partition(".")[2].startswith(short.partition(".")[2]) for name, short in zip(ids, shown, strict=True)
     )
-    assert rows._shown_ids([ids[0], ids[2]], whole=False)[0] == "72e5bc54b6.long-name-long-"
-    assert rows._shown_ids(ids, whole=True) == ids
+    assert rows.shown_ids([ids[0], ids[2]], whole=False)[0] == "72e5bc54b6.long-name-long-"
+    assert rows.shown_ids(ids, whole=True) == ids
 
 
 @given(text=TEXT, width=st.integers(1, 30))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from bus.events import Event
 from bus.verdicts import Verdict
+from workers.approvals.questions import Question
 from workers.cli.output import styler
 from workers.cli.screens.watch import PANELS, View, frame
 from workers.delivery.dead_letters import DeadLetter
@@ -26,6 +27,12 @@ def view(texts: list[str]) -> View:
         )
         made.add(Seen(id=f"e{number:032}", entry="1-0", ms=number, event=event, verdict=Verdict(decision="deny")))
     made.endpoints = [EndpointHealth(target=f"endpoint:{number}", reason=text) for number, text in enumerate(texts)]
+    made.questions = [
+        Question(
+            id=f"e{number:032}", state="waiting", asked=0, due=9, ends=9, default="deny", summary=text, source="claude"
+        )
+        for number, text in enumerate(texts)
+    ]
     made.dead = [
         DeadLetter(id=f"e{number}.x", kind="delivery", ms=0, reason=text, event=f"e{number}")
         for number, text in enumerate(texts)

@@ -168,7 +168,7 @@ def test_a_body_of_nothing_but_hostile_text_is_within_the_limits(name: Format, p
     "char", ["x", '"', "\\", "&", "<", "@", "漢", "\U0001f600", "\x00", "\ud83d", "\n", " ", "\u0335"]
 )
 def test_a_body_of_one_character_again_and_again_is_within_the_limits(name: Format, char: str) -> None:
-    text = char * 70_000
+    text = char * (20_000 if char == "\ud83d" else 70_000)  # the codecs ask a handler about each half of a pair
     verdict = Verdict(decision="deny", reason=text, instead=text, fallback=text)
     check(
         name,

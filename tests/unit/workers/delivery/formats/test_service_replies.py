@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.hooks import Format
-from bus.http.client import Reply
+from bus.http.webhook_client import Reply
 from workers.delivery.outcome_table import MOST_RETRY_AFTER, judge
 from workers.delivery.results import Outcome
 

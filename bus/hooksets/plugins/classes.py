@@ -1,0 +1,168 @@
+"""Reads from a plugin's source which plugins and handlers it has, without running any of it.
+
+So a worker knows which events a plugin is for before the plugin is loaded, and a file that is not enabled never runs.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from bus.errors import ConfigError
+
+BASE: Final = "HookPlugin"
+DECORATOR: Final = "hook_handler"
+_EVENTS: Final = "HookEventType"
+
+Value = str | int | tuple[str, ...]
+
+
+class FoundHandler(NamedTuple):
+    """One decorated method."""
+
+    method: str
+    event: str
+    priority: int
+    line: int
+
+
+class FoundPlugin(NamedTuple):
+    """One plugin class of a source."""
+
+    name: str
+    requires: tuple[str, ...]
+    handlers: tuple[FoundHandler, ...]
+    complete: bool
+    """False where only loading the plugin shows all of its handlers: a base class or an argument is not in the file."""
+    line: int
+
+
+Handlers = dict[str, FoundHandler | None]
+"""By method; None for a handler whose arguments cannot be read from the source."""
+
+
+@lru_cache(256)
+def plugin_classes(text: str, file: str) -> tuple[FoundPlugin, ...]:
+    """The plugin classes of a source that have a name; raises ConfigError if it is not Python."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = getattr(error, "lineno", None) or 1
+        reason = getattr(error, "msg", None) or str(error)
+        raise ConfigError(f"this is not valid Python: {reason}", file=file, line=line) from error
+    return tuple(_Source(tree).plugins())
+
+
+class _Source:
+    """One parsed source: its constants, its classes, and the names under which it imports ours."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.constants = _constants(tree.body, {})
+        self.names = {BASE: {BASE}, DECORATOR: {DECORATOR}}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    if alias.name in self.names:
+                        self.names[alias.name].add(alias.asname or alias.name)
+        classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+        self.classes = {node.name: node for node in classes}
+
+    def plugins(self) -> Iterator[FoundPlugin]:
+        for node in self.classes.values():
+            bases, complete = self.lineage(node, ())
+            if bases is None:
+                continue
+            facts: dict[str, Value] = {}
+            handlers: dict[str, FoundHandler | None] = {}
+            for base in reversed(bases):
+                facts |= _constants(base.body, self.constants)
+                handlers |= self.handlers(base)
+            name, requires = facts.get("name"), facts.get("requires", ())
+            if not isinstance(name, str) or not name:
+                continue
+            found = tuple(handler for handler in handlers.values() if handler is not None)
+            known = complete and len(found) == len(handlers)
+            yield FoundPlugin(name, requires if isinstance(requires, tuple) else (), found, known, node.lineno)
+
+    def lineage(self, node: ast.ClassDef, above: tuple[str, ...]) -> tuple[list[ast.ClassDef] | None, bool]:
+        """The class and its base classes in this file, nearest first; None if it is no plugin. And whether that is all."""
+        found, complete, is_plugin = [node], True, False
+        for base in node.bases:
+            name = _last_name(base)
+            if name in self.names[BASE]:
+                is_plugin = True
+            elif name in self.classes and name not in above and name != node.name:
+                more, whole = self.lineage(self.classes[name], (*above, node.name))
+                is_plugin, complete = is_plugin or more is not None, complete and whole
+                found += more or [self.classes[name]]
+            elif name not in {"ABC", "object", "Generic", "Protocol"}:
+                complete = False
+        # A class with decorated methods and a base from elsewhere may be a plugin: loading it shows that.
+        is_plugin = is_plugin or (not complete and bool(self.handlers(node)))
+        return (found if is_plugin else None), complete
+
+    def handlers(self, node: ast.ClassDef) -> Handlers:
+        found: dict[str, FoundHandler | None] = {}
+        constants = _constants(node.body, self.constants)
+        for method in node.body:
+            if not isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            call = next((call for call in method.decorator_list if self.is_decorator(call)), None)
+            if isinstance(call, ast.Call):
+                found[method.name] = _handler(method.name, call, constants)
+        return found
+
+    def is_decorator(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Call) and _last_name(node.func) in self.names[DECORATOR]
+
+
+def _handler(method: str, call: ast.Call, constants: Mapping[str, Value]) -> FoundHandler | None:
+    """The handler of a decorated method; None if its arguments cannot be read from the source."""
+    given = dict(zip(("event_type", "priority"), call.args, strict=False))
+    given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}
+    event = _value(given["event_type"], constants) if "event_type" in given else None
+    priority = _value(given["priority"], constants) if "priority" in given else 50
+    if not isinstance(event, str) or not isinstance(priority, int) or None in {kw.arg for kw in call.keywords}:
+        return None
+    return FoundHandler(method, event, priority, call.lineno)
+
+
+def _constants(body: list[ast.stmt], known: Mapping[str, Value]) -> dict[str, Value]:
+    """The names in a body that are set to constants."""
+    found = dict(known)
+    for node in body:
+        targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
+        value = _value(node.value, found) if isinstance(node, ast.Assign | ast.AnnAssign) and node.value else None
+        for target in targets:
+            if isinstance(target, ast.Name):
+                found.pop(target.id, None)
+                if value is not None:
+                    found[target.id] = value
+    return found
+
+
+def _value(node: ast.expr, known: Mapping[str, Value]) -> Value | None:
+    """The value of an expression of constants; None for any other."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str | int):
+        return node.value
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        number = _value(node.operand, known)
+        return -number if isinstance(number, int) else None
+    if isinstance(node, ast.Name):
+        return known.get(node.id)
+    if isinstance(node, ast.Attribute):  # HookEventType.BEFORE_TOOL, and its .value
+        if node.attr == "value":
+            return _value(node.value, known)
+        return node.attr.lower() if _last_name(node.value) == _EVENTS else None
+    if isinstance(node, ast.List | ast.Tuple):
+        items = [_value(item, known) for item in node.elts]
+        return tuple(item for item in items if isinstance(item, str)) if None not in items else None
+    return None
+
+
+def _last_name(node: ast.expr) -> str:
+    if isinstance(node, ast.Subscript):
+        return _last_name(node.value)
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""

@@ -1,0 +1,252 @@
+"""The Python plugins that a hook file enables, and one hook for each of their handlers (G-11 to G-13)."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from bus.config.documents import Document, PathParts, Plain, Source, load, stamp
+from bus.config.files import is_gone, read_as_known
+from bus.config.hook_file_value import HookFile
+from bus.config.plugin_entry import PluginEntry
+from bus.config.validation import convert, is_extra, nearest
+from bus.errors import ConfigError
+from bus.hookfiles.gobby import event_types
+from bus.hooks import Hook, Layer, Plugin, PluginHandler
+from bus.hooksets.plugins.classes import FoundHandler, FoundPlugin
+from bus.hooksets.plugins.sources import PluginSource, find_source, offered, plugin_folders, read_plugin
+from bus.verdicts import Policy
+
+OBSERVES: Final = 50
+"""From this priority on, a handler sees the verdict and cannot change it (G-12)."""
+
+_NAME: Final = re.compile(r"[^\x00-\x1f/\\]{1,100}\Z")
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+@dataclass(slots=True)
+class FoundPlugins:
+    """The plugins of one hook file."""
+
+    plugins: list[Plugin] = field(default_factory=list)
+    hooks: list[Hook] = field(default_factory=list)
+    problems: list[ConfigError] = field(default_factory=list)
+    sources: dict[str, Source] = field(default_factory=dict)
+    """The files that were read, and the folders where a plugin may appear."""
+    warnings: list[str] = field(default_factory=list)
+
+
+def read_plugins(
+    document: Document,
+    path: PathParts,
+    entries: Mapping[str, Plain],
+    layer: Layer,
+    on_failure: Policy | None,
+    folders: Sequence[str] = (),
+) -> FoundPlugins:
+    """Read the entries of `plugins:`; each is `true`, `false` or a mapping. `folders` replaces the usual folders."""
+    found = FoundPlugins()
+    searched = tuple(folders) or plugin_folders(layer, document.file)
+    for name, raw in entries.items():
+        if is_extra(name):
+            continue
+        place = (*path, name)
+        if not isinstance(raw, bool | dict):
+            message = f"the plugin {name[:64]!r} has to be true, false or a mapping (enabled, path, config)"
+            found.problems.append(document.error(place, message))
+            continue
+        entry, problems = convert(document, place, {"enabled": raw} if isinstance(raw, bool) else raw, PluginEntry)
+        found.problems.extend(problems)
+        if entry is not None and entry.enabled:
+            origin = f"{document.file}:{document.place(place, key=True)[0]}"
+            try:
+                _add(found, name, entry, layer, origin, searched, on_failure)
+            except ConfigError as error:
+                placed = error if error.file else document.error(place, error.message, hint=error.hint, key=True)
+                found.problems.append(placed)
+    wrong = {name: (message, hint) for name, message, hint in _unordered(found.plugins)}
+    found.problems += [document.error((*path, name), text[0], hint=text[1], key=True) for name, text in wrong.items()]
+    return _without(found, wrong)
+
+
+def _add(
+    found: FoundPlugins,
+    name: str,
+    entry: PluginEntry,
+    layer: Layer,
+    origin: str,
+    folders: tuple[str, ...],
+    on_failure: Policy | None,
+) -> None:
+    if not _NAME.match(name):
+        raise ConfigError(f"{name[:64]!r} cannot be a plugin's name")
+    source = _source(found, name, entry, origin, folders)
+    real = os.path.abspath(source.path)
+    classes = read_plugin(name, source)
+    plugin = Plugin(
+        name=name,
+        path="" if layer == "fleet" else real,
+        module=source.module,
+        config=entry.config,
+        requires=classes.requires,
+        env_pass=tuple(entry.env_pass),
+        memory=entry.memory,
+        origin=origin,
+    )
+    found.plugins.append(plugin)
+    shared = {
+        "plugin": name,
+        "timeout": entry.timeout,
+        "on_failure": entry.on_failure or on_failure,
+        "observe": entry.observe,
+        "layer": layer,
+    }
+    found.hooks += [
+        Hook(**shared, **own, origin=f"{real}:{line}")  # type: ignore[arg-type]
+        for line, own in _hooks(name, classes)
+    ]
+
+
+def _source(found: FoundPlugins, name: str, entry: PluginEntry, origin: str, folders: tuple[str, ...]) -> PluginSource:
+    """Where the plugin is; what was looked at is among the sources, so that a change there is noticed."""
+    if not entry.path:
+        source = find_source(name, folders)
+        if source is None:
+            found.sources |= {folder: Source(folder, stamp(folder)) for folder in folders if os.path.isdir(folder)}
+            raise _missing(name, folders)
+    else:
+        base = os.path.dirname(os.path.abspath(origin.rpartition(":")[0]))
+        source = PluginSource(os.path.normpath(os.path.join(base, os.path.expanduser(entry.path))))
+    found.sources.setdefault(source.path, Source(source.path, stamp(source.path)))
+    if is_gone(source.path) and not read_as_known(source.path):
+        raise ConfigError(f"the plugin {name!r} is not there: there is no file {source.path}")
+    return source
+
+
+def _missing(name: str, folders: tuple[str, ...]) -> ConfigError:
+    near = nearest(name, [other for other, _ in offered(folders)])
+    hint = (
+        f'did you mean "{near}"?' if near else f"it is looked for in {', '.join(folders)}, and among installed packages"
+    )
+    return ConfigError(f'no plugin is called "{name[:64]}"', hint=hint)
+
+
+def _hooks(name: str, classes: FoundPlugin) -> Iterator[tuple[int, dict[str, object]]]:
+    """The fields of each handler's hook, with the handler's line; by priority, then by name (as in Gobby)."""
+    handlers = sorted(classes.handlers, key=lambda handler: (handler.priority, handler.method))
+    for handler in handlers:
+        yield handler.line, _fields(name, handler)
+    if not classes.complete:
+        for blocking in (True, False):
+            fields: dict[str, object] = {"id": hook_id(name, "others" if blocking else "observers"), "on": ("*",)}
+            priority = OBSERVES - 1 if blocking else OBSERVES
+            yield classes.line, {**fields, "handler": PluginHandler(), "priority": priority, "blocking": blocking}
+
+
+def _fields(name: str, handler: FoundHandler) -> dict[str, object]:
+    return {
+        "id": hook_id(name, handler.method),
+        "on": handler_events(handler.event),
+        "handler": PluginHandler(method=handler.method, event=handler.event),
+        "priority": max(0, handler.priority),
+        "blocking": handler.priority < OBSERVES,
+    }
+
+
+def hook_id(plugin: str, method: str) -> str:
+    """The id of the hook that stands for a plugin's handler."""
+    return _UNFIT.sub("-", f"{plugin}_{method}")[:64]
+
+
+def handler_events(event: str) -> tuple[str, ...]:
+    """The event patterns of a handler: Gobby's name of an event in any spelling, or a pattern of Fleethook's types."""
+    if ":" in event or "*" in event:
+        return tuple(part.strip() for part in event.split(","))
+    return event_types(event) or (event,)
+
+
+def _unordered(plugins: list[Plugin]) -> Iterator[tuple[str, str, str]]:
+    """For each plugin that requires itself, or one that is not enabled: its name, what is wrong, and what to do."""
+    by_name = {plugin.name: plugin for plugin in plugins}
+    for plugin in plugins:
+        for wanted in plugin.requires:
+            if wanted not in by_name:
+                yield (
+                    plugin.name,
+                    f"it requires the plugin {wanted!r}, which is not enabled here",
+                    "enable it in this file",
+                )
+        circle = _circle(plugin.name, by_name, ())
+        if circle:
+            yield plugin.name, f"it requires itself: {' -> '.join(circle)}", "remove one of these `requires`"
+
+
+def _circle(name: str, plugins: Mapping[str, Plugin], above: tuple[str, ...]) -> tuple[str, ...]:
+    """The circle of `requires` that leads from a plugin back to itself; empty if there is none."""
+    if above and name == above[0]:
+        return (*above, name)
+    if name in above or name not in plugins:
+        return ()
+    return next(filter(None, (_circle(other, plugins, (*above, name)) for other in plugins[name].requires)), ())
+
+
+def _without(found: FoundPlugins, bad: Collection[str]) -> FoundPlugins:
+    """The plugins without those named, and without those that require them."""
+    left_out = set(bad)
+    while more := {p.name for p in found.plugins if p.name not in left_out and left_out.intersection(p.requires)}:
+        left_out |= more
+    plugins = [plugin for plugin in found.plugins if plugin.name not in left_out]
+    hooks = [hook for hook in found.hooks if hook.plugin not in left_out]
+    return FoundPlugins(plugins, hooks, found.problems, found.sources, found.warnings)
+
+
+def with_gobby_plugins(file: HookFile, path: Path, layer: Layer) -> HookFile:
+    """Gobby's configuration with the plugins that it names, which are found in its `plugin_dirs`."""
+    section = file.sections.get("plugins")
+    if not isinstance(section, dict):
+        return file
+    found = _gobby_plugins(load(path), section, layer)
+    return replace(
+        file,
+        hooks=(*file.hooks, *with_position(found.hooks, len(file.hooks))),
+        plugins=tuple(found.plugins),
+        problems=(*file.problems, *found.problems),
+        warnings=(*file.warnings, *found.warnings),
+        sources=(*file.sources, *found.sources.values()),
+    ).with_digest()
+
+
+def _gobby_plugins(document: Document, section: Mapping[str, Any], layer: Layer) -> FoundPlugins:
+    """The plugins of Gobby's `hook_extensions.plugins` that it names; those that it does not name stay off (G-20, G-23)."""
+    if not section.get("enabled"):
+        return FoundPlugins()
+    base = os.path.dirname(os.path.abspath(document.file))
+    base = os.path.dirname(base) if os.path.basename(base) == ".gobby" else base
+    folders = [os.path.join(base, os.path.expanduser(str(folder))) for folder in section.get("plugin_dirs", ())]
+    path: PathParts = ("hook_extensions", "plugins", "plugins")
+    written = section.get("plugins") or {}
+    entries = {
+        str(name): {key: value[key] for key in ("enabled", "config") if key in value}
+        if isinstance(value, dict)
+        else value
+        for name, value in written.items()
+    }
+    found = read_plugins(document, path, entries, layer, None, folders)
+    others = (
+        sorted({name for name, _ in offered(folders)} - entries.keys()) if section.get("auto_discover", True) else []
+    )
+    if others:
+        text = f"these plugins are not named, so they stay off: {', '.join(others)}"
+        found.warnings.append(str(document.error(path[:-1], text, hint="name each under `plugins:` to run it")))
+    return found
+
+
+def with_position(hooks: list[Hook], first: int) -> list[Hook]:
+    """The hooks with their positions, beginning at `first`."""
+    return [msgspec.structs.replace(hook, position=number) for number, hook in enumerate(hooks, first)]

@@ -1,0 +1,1 @@
+"""What is made at its first use, so that a process starts without it."""

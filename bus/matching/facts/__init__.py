@@ -1,0 +1,1 @@
+"""Facts about what a call names or contains: branches, hosts, packages and secrets."""

@@ -1,0 +1,189 @@
+"""Finds keys, tokens and passwords in a text: by a known format, or as a value beside a telling name that looks random.
+
+Placeholders (`sk-your-key-here`), examples of manuals (`AKIAIOSFODNN7EXAMPLE`) and references (`${TOKEN}`) are none. What is
+found is described without its value, so that no reason carries it on.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final, Literal, NamedTuple
+
+from bus.lazy.regex import lazy_regex
+from bus.matching.facts.token_formats import PRIVATE_KEY, TOKEN_FORMATS
+from bus.matching.regexes import compile_regex
+
+SecretClass = Literal["known", "random"]
+"""`known`: a key or token of a known format. `random`: a value beside a name such as `password` that looks random."""
+
+
+class Secret(NamedTuple):
+    """A secret in a text, without its value."""
+
+    of: SecretClass
+    what: str
+    """Its kind, or the name beside it."""
+
+
+_FORMATS: Final = (PRIVATE_KEY, *TOKEN_FORMATS)
+_ANY_FORMAT: Final = "|".join(sorted(re.escape(needle) for one in _FORMATS for needle in one.needles))
+
+_KEYS: Final = "api access auth account private signing encryption service storage master"
+_NAMES: Final = (
+    *("password", "passwd", "passphrase", "secret", "token", "credential", "_pwd", "_pass"),
+    *("connectionstring", "connection_string"),
+    *(f"{kind}{sign}key" for kind in _KEYS.split() for sign in ("", "_", "-")),
+)
+"""A name that contains one of these, in any case, says that its value is a secret."""
+_ANY_NAME: Final = (
+    f"passw|passphrase|secret|token|credential|_pwd|_pass|connection_?string|(?:{_KEYS.replace(' ', '|')})[_-]?key"
+    "|://[^\\s/:@]{0,64}:|mysql|mariadb|\\bcurl\\b"
+)
+_ANY: Final = f"(?i){_ANY_FORMAT}|{_ANY_NAME}"
+"""A text without a match has no secret. Most texts are looked at only once, for this, and RE2 takes a microsecond."""
+
+_VALUE: Final = r"""(?:"(?P<double>[^"\\\n]{12,512})"|'(?P<single>[^'\\\n]{12,512})'
+    |\\{0,4}["'`]?(?P<bare>[^\s"'`,;(){}<>\[\]\\]{12,512}))"""
+_NAMED: Final = lazy_regex(
+    rf"""(?x) (?P<name>[\w.-]{{4,64}}+) \\{{0,4}}["']?\]?
+        (?P<sign>[ \t]{{0,4}}(?::[ ]?[&'\w<>\[\]|.]{{1,40}}[ ]=[ ]|=>|:=|=|:(?!:))[ \t]{{0,4}}|[ ]{{1,2}}) {_VALUE}"""
+)
+"""A name from the place where it says that it is secret, and its value. After a blank, the value is one of an option."""
+_OPTION: Final = lazy_regex(r"(?:(?<=\s)|\A)--?[\w-]{0,32}\Z")
+_BEFORE: Final = 34
+_URL: Final = lazy_regex(r"://(?P<name>[^\s/:@\"']{0,64}):(?P<bare>[^\s/@\"']{12,256})@")
+_LOGIN: Final = lazy_regex(
+    r"curl\b[^\n|;&]{0,512}?\s(?:-u|--user)[ =]?[\"']?(?P<name>[\w.@-]{1,64}):(?P<bare>[^\s\"']{12,256})"
+)
+_MYSQL: Final = lazy_regex(r"(?P<name>mysql|mariadb)\w*\b[^\n|;&]{0,512}?\s-p[\"']?(?P<bare>[^\s\"']{12,256})")
+_MOST_NAMES: Final = 2000
+_MOST_COMMANDS: Final = 32
+"""So many places of one name, and of one program, are looked at in a text; this bounds the time for any text."""
+
+_NO_SECRET_NAME: Final = lazy_regex(
+    r"(?i)(?:hash|digest|checksum|_?id|name|ur[li]|path|file|type|field|label|length|count|endpoint|placeholder|policy"
+    r"|regex|pattern|alg|algorithm|expires?|expiry|arn|ref|version|izer\w*)$"
+)
+_PLACEHOLDER: Final = lazy_regex(
+    r"(?i)example|sample|dummy|placeholder|your[-_]?|changeme|change[-_]me|replace|redacted|insert|todo|xxx|\*\*\*|\.\.\."
+    r"|<|\$\{|\$\(|\{\{|%\(|0000|1111|aaaa|IkpvaG4gRG9l"
+)
+"""The last one is the name in the token that manuals show: John Doe."""
+_ORDERED: Final = 6
+"""So many characters in the order of the alphabet or of the digits make a value a made-up one: `abcdef`, `123456`."""
+_LEAST_CHANGES: Final = 0.25
+"""The least share of neighbours of different classes (small, capital, digit). Words have about 0.1, random values 0.4."""
+_LEAST_BITS: Final = 3.0
+"""The least Shannon entropy of a character: 16 different hexadecimal digits have 4.0."""
+_LEAST_LENGTH: Final = 14
+_UUID: Final = lazy_regex(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_BODY: Final = lazy_regex(r"[A-Za-z0-9+/]{40,}")
+
+
+@lru_cache(maxsize=16)
+def secrets_in(text: str) -> tuple[Secret, ...]:
+    """The secrets in a text, at most one of each class."""
+    if compile_regex(_ANY).search(text) is None:
+        return ()  # as most texts
+    known = next(_known(text), None)
+    random = next(_random(text), None)
+    return tuple(found for found in (known, random) if found is not None)
+
+
+def looks_random(value: str, least: int = _LEAST_LENGTH) -> bool:
+    """Whether a value has at least `least` characters and looks as if a machine had drawn it."""
+    if len(value) < least or _PLACEHOLDER.search(value) or _is_ordered(value) or _UUID.fullmatch(value):
+        return False
+    classes = [_class(character) for character in value]
+    pairs = [(one, other) for one, other in pairwise(classes) if "sign" not in (one, other)]  # a path has many signs
+    changes = sum(one != other for one, other in pairs)
+    return changes >= max(_LEAST_CHANGES * len(pairs), 3) and _bits(value) >= _LEAST_BITS and "digit" in classes
+
+
+def _known(text: str) -> Iterator[Secret]:
+    lowered = text.lower()
+    for token in _FORMATS:
+        if any(needle in lowered for needle in token.needles):
+            for match in token.pattern.finditer(text):
+                if _is_real(token.kind, match[0]):
+                    yield Secret("known", token.kind)
+
+
+def _is_real(kind: str, value: str) -> bool:
+    """Whether a text of a known format is a key and not a placeholder for one."""
+    if kind == "private-key" and value.startswith("-----"):
+        body = _BODY.search(value)
+        return body is not None and looks_random(body[0])
+    if kind == "jwt":
+        return value.count(".") >= 2 and all(map(looks_random, value.split(".")[1:3]))
+    if kind == "aws-key":
+        return not _PLACEHOLDER.search(value) and not _is_ordered(value) and _bits(value[4:]) >= _LEAST_BITS
+    return looks_random(max(re.split(r"[_:.-]", value), key=len), 10)
+
+
+def _random(text: str) -> Iterator[Secret]:
+    lowered = text.lower()
+    for name in _NAMES:
+        end = 0
+        for at in _places(lowered, name, _MOST_NAMES):
+            match = _NAMED.match(text, at) if at >= end else None  # a name in a value that was judged is no name
+            end = max(end, match.end() if match is not None else 0)
+            if match is not None and (match["sign"].strip() or _takes_blank(text, at, match["name"])):
+                yield from _judged(match)
+    for beginning, pattern, most in (
+        ("://", _URL, _MOST_NAMES),
+        ("curl", _LOGIN, _MOST_COMMANDS),
+        ("mysql", _MYSQL, _MOST_COMMANDS),
+        ("mariadb", _MYSQL, _MOST_COMMANDS),
+    ):
+        for at in _places(lowered, beginning, most):
+            if (match := pattern.match(text, at)) is not None:
+                yield from _judged(match)
+
+
+def _places(text: str, word: str, most: int) -> Iterator[int]:
+    at = text.find(word)
+    while at >= 0 and most:
+        yield at
+        at, most = text.find(word, at + len(word)), most - 1
+
+
+def _takes_blank(text: str, at: int, name: str) -> bool:
+    """Whether a blank separates a name at this place from its value: `--password x`, `aws_secret_access_key x`."""
+    return name.lower() == "secret_access_key" or _OPTION.search(text[max(0, at - _BEFORE) : at]) is not None
+
+
+def _judged(match: re.Match[str]) -> Iterator[Secret]:
+    groups = match.groupdict()
+    value = groups.get("double") or groups.get("single") or groups["bare"] or ""
+    name = match["name"].strip("-_.")
+    if not _NO_SECRET_NAME.search(name) and "://" not in value and looks_random(value):
+        yield Secret("random", f"the value of {name}" if name else "a password")
+
+
+def _class(character: str) -> str:
+    if character.isdigit():
+        return "digit"
+    if character.isalpha():
+        return "capital" if character.isupper() else "small"
+    return "sign"
+
+
+def _is_ordered(value: str) -> bool:
+    run = 1
+    lowered = value.lower()
+    for before, after in pairwise(lowered):
+        run = run + 1 if after.isalnum() and ord(after) - ord(before) == 1 else 1
+        if run >= _ORDERED:
+            return True
+    return False
+
+
+def _bits(value: str) -> float:
+    """The Shannon entropy of a character of this value."""
+    return -sum(count / len(value) * math.log2(count / len(value)) for count in Counter(value).values())

@@ -1,0 +1,85 @@
+"""The modules under whose names plugins written for Gobby import ours (G-11)."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any, Final
+
+from bus.plugins import events, plugin, registry
+
+ROOTS: Final = ("gobby", "src")
+"""`src` is the package's first name in Gobby's plan."""
+
+
+@dataclass
+class ActionContext:
+    """What an action of a workflow gets; fields that Fleethook has no value for are None."""
+
+    session_id: str = ""
+    state: Any = None
+    db: Any = None
+    session_manager: Any = None
+    template_engine: Any = None
+    llm_service: Any = None
+    transcript_processor: Any = None
+    config: Any = None
+    memory_manager: Any = None
+    event_data: dict[str, Any] = field(default_factory=dict)
+    mcp_manager: Any = None
+    skill_learner: Any = None
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A field by its name, else a key of the event's data."""
+        value = getattr(self, name, None)
+        return self.event_data.get(name, default) if value is None else value
+
+
+def add_gobby_modules() -> None:
+    """Make the names importable, unless Gobby itself is installed and imported already."""
+    for root in ROOTS:
+        if root not in sys.modules and not (root == "src" and _is_package("src")):
+            hooks = {
+                "hooks.events": events,
+                "hooks.plugins": _plugins_module(f"{root}.hooks.plugins"),
+                "workflows.actions": _module(f"{root}.workflows.actions", {"ActionContext": ActionContext}),
+            }
+            for name, module in hooks.items():
+                _add(f"{root}.{name}", module)
+
+
+def _plugins_module(name: str) -> ModuleType:
+    names = {
+        key: getattr(module, key)
+        for module, keys in (
+            (plugin, ("HookPlugin", "PluginAction", "hook_handler")),
+            (registry, ("PluginRegistry", "RegisteredHandler")),
+            (events, ("HookEvent", "HookEventType", "HookResponse", "SessionSource")),
+        )
+        for key in keys
+    }
+    return _module(name, names)
+
+
+def _module(name: str, content: dict[str, Any]) -> ModuleType:
+    module = ModuleType(name, "Fleethook's names for plugins that were written for Gobby.")
+    module.__dict__.update(content)
+    return module
+
+
+def _add(name: str, module: ModuleType) -> None:
+    sys.modules[name] = module
+    parent, _, last = name.rpartition(".")
+    if parent:
+        if parent not in sys.modules:
+            package = ModuleType(parent)
+            package.__path__ = []
+            _add(parent, package)
+        setattr(sys.modules[parent], last, module)
+
+
+def _is_package(name: str) -> bool:
+    from importlib.machinery import PathFinder
+
+    return PathFinder.find_spec(name) is not None

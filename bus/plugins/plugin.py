@@ -1,0 +1,97 @@
+"""The base class of plugins, and the decorator of their handlers (G-11, G-12, G-16)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, TypeVar
+
+from bus.errors import ConfigError
+from bus.plugins.schema import problems_of
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+OBSERVES: Final = 50
+"""From this priority on, a handler sees the verdict and cannot change it (G-12)."""
+
+
+def hook_handler(event_type: str, priority: int = OBSERVES) -> Callable[[_F], _F]:
+    """Make a method the handler of an event: a `HookEventType`, its value in any spelling, or a pattern (`tool:*:write`).
+
+    Handlers with a priority under 50 contribute to the verdict, lower ones first; the others see it. A method has one event.
+    """
+
+    def decorate(method: _F) -> _F:
+        vars(method).update(_hook_event_type=event_type, _hook_priority=priority)
+        return method
+
+    return decorate
+
+
+@dataclass
+class PluginAction:
+    """An action that a plugin offers to workflows."""
+
+    name: str
+    handler: Callable[..., Any]
+    schema: dict[str, Any] | None = None
+    plugin_name: str = ""
+
+    def validate_input(self, kwargs: Mapping[str, Any]) -> tuple[bool, str | None]:
+        """Whether arguments fit the schema, and what is wrong with them."""
+        wrong = problems_of(self.schema, kwargs) if self.schema else []
+        return (not wrong, "; ".join(wrong) or None)
+
+
+class HookPlugin:
+    """A plugin: give it a `name`, decorate methods with `hook_handler`. A subclass with `__init__` calls the one here first."""
+
+    name: str = ""
+    version: str = "1.0.0"
+    description: str = ""
+    requires: ClassVar[tuple[str, ...] | list[str]] = ()
+    """Names of plugins that are loaded before this one, in the same process; `self.plugin(name)` returns them."""
+    config_schema: ClassVar[Any] = None
+    """What `config` has to fit: a JSON Schema as a dict, or a dataclass or msgspec.Struct with the fields."""
+
+    def __init__(self) -> None:
+        self._actions: dict[str, PluginAction] = {}
+        self._conditions: dict[str, Callable[..., Any]] = {}
+        self._loaded: Mapping[str, HookPlugin] = {}
+        self.logger = logging.getLogger(f"gobby.plugins.{self.name}")
+
+    def on_load(self, config: dict[str, Any]) -> Any:
+        """Called once before the first event; may be `async`."""
+
+    def on_unload(self) -> Any:
+        """Called when the plugin is reloaded or its worker ends, after its calls have ended; may be `async`."""
+
+    def register_action(self, name: str, handler: Callable[..., Any]) -> None:
+        """Offer an action to workflows; replaces one with the same name."""
+        self._actions[name] = PluginAction(name, handler, None, self.name)
+
+    def register_workflow_action(
+        self, action_type: str, schema: dict[str, Any], executor_fn: Callable[..., Any]
+    ) -> None:
+        """Offer an action whose arguments are checked against a schema; raises ValueError where the name is taken."""
+        if action_type in self._actions:
+            raise ValueError(f"the plugin {self.name!r} has an action {action_type!r} already")
+        self._actions[action_type] = PluginAction(action_type, executor_fn, schema, self.name)
+
+    def get_action(self, name: str) -> PluginAction | None:
+        """The action with this name."""
+        return self._actions.get(name)
+
+    def register_condition(self, name: str, evaluator: Callable[..., Any]) -> None:
+        """Offer a condition to workflows; replaces one with the same name."""
+        self._conditions[name] = evaluator
+
+    def plugin(self, name: str) -> HookPlugin:
+        """A loaded plugin that this one requires; raises ConfigError if it is not loaded in this process."""
+        found = self._loaded.get(name)
+        if found is None:
+            raise ConfigError(
+                f"the plugin {self.name!r} asks for {name!r}, which is not loaded", hint="add it to `requires`"
+            )
+        return found

@@ -1,0 +1,169 @@
+"""Options and operands by which a program writes a file: `sort -o FILE`, `find -fprint FILE`, `tar -C DIR`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from bus.shell.inner import names
+
+Words = Sequence[str]
+
+
+def value_of(words: Words, short: str, long: str, *, clustered: bool = False) -> str:
+    """The value of an option in `-o x`, `-ox`, `--out x` or `--out=x`, if `clustered` also in `-so x`; else empty."""
+    for place, word in enumerate(words):
+        if word[:1] != "-":
+            continue
+        if word in (short, long) or (clustered and word[-1] == short[1] and word[1:].isalpha()):
+            return words[place + 1] if place + 1 < len(words) else ""
+        if word.startswith(f"{long}="):
+            return word[len(long) + 1 :]
+        if word.startswith(short) and not word.startswith("--"):
+            return word[len(short) :]
+    return ""
+
+
+def _options(text: str) -> Callable[[Words], tuple[str, ...]]:
+    """The values of options that are words of their own: `-fprint FILE`, `--output FILE`, `--output=FILE`."""
+    known = names(text)
+    signs = tuple(f"{name}=" for name in known)
+
+    def files(words: Words) -> tuple[str, ...]:
+        if known.isdisjoint(words) and "=" not in "".join(words):
+            return ()  # as most calls are
+        found: list[str] = []
+        for place, word in enumerate(words):
+            if word[:1] != "-":
+                continue
+            if word in known:
+                found += words[place + 1 : place + 2]
+            elif word.startswith(signs):
+                found.append(word.partition("=")[2])
+        return tuple(found)
+
+    return files
+
+
+def _words(text: str) -> Callable[[Words], tuple[str, ...]]:
+    """As `_options`, for options whose value is always a word of its own."""
+    known = names(text)
+
+    def files(words: Words) -> tuple[str, ...]:
+        if known.isdisjoint(words):
+            return ()
+        return tuple(words[place + 1] for place, word in enumerate(words[:-1]) if word in known)
+
+    return files
+
+
+def _short(short: str, long: str) -> Callable[[Words], tuple[str, ...]]:
+    def files(words: Words) -> tuple[str, ...]:
+        if short[1] not in "".join(words):
+            return ()  # as in most calls
+        value = value_of(words, short, long, clustered=True)
+        return (value,) if value else ()
+
+    return files
+
+
+def _operands(words: Words) -> list[str]:
+    return [word for word in words if word[:1] != "-"]
+
+
+def _last_of_two(words: Words) -> tuple[str, ...]:
+    return tuple(_operands(words)[1:2])
+
+
+_IN_PLACE: Final = names("-i --inplace -iinplace")
+
+
+def _in_place(words: Words) -> tuple[str, ...]:
+    """The files that `yq -i` and `gawk -i inplace` change: their operands behind the expression."""
+    return () if _IN_PLACE.isdisjoint(words) else tuple(_operands(words))
+
+
+def _ruby(words: Words) -> tuple[str, ...]:
+    return tuple(_operands(words)) if any(word[:2] in ("-i", "-p", "-n") and "i" in word for word in words) else ()
+
+
+def _below(folders: tuple[str, ...]) -> tuple[str, ...]:
+    """A made-up file in each folder, for the files that are unpacked there."""
+    return tuple(f"{folder.rstrip('/')}/unpacked" for folder in folders if folder.rstrip("/"))
+
+
+_FOLDERS: Final = _options("-C --directory")
+
+
+def _tar(words: Words) -> tuple[str, ...]:
+    folders = _FOLDERS(words)
+    if not folders:
+        return ()
+    first = words[0]
+    unpacks = any(word in ("--extract", "--get") for word in words) or any(
+        "x" in word.partition("=")[0] for word in words if word[:1] == "-" and word[1:2] != "-"
+    )
+    if not unpacks and not (first[:1] != "-" and "x" in first):
+        return ()
+    return _below(folders)
+
+
+def _unzip(words: Words) -> tuple[str, ...]:
+    return _below(_words("-d")(words)) if not {"-l", "-t", "-Z", "-v"}.intersection(words) else ()
+
+
+def _seven(words: Words) -> tuple[str, ...]:
+    return _below(tuple(word[2:] for word in words if word[:2] == "-o")) if words[:1] in (("x",), ("e",)) else ()
+
+
+def _patch(words: Words) -> tuple[str, ...]:
+    """`patch FILE x.diff`, `patch -o FILE x`."""
+    return _options("-o --output")(words) or tuple(_operands(words)[:1])
+
+
+def _crudini(words: Words) -> tuple[str, ...]:
+    return tuple(words[1:2]) if words[:1] in (("--set",), ("--del",), ("--merge",)) else ()
+
+
+def _script(words: Words) -> tuple[str, ...]:
+    """`script -c ls FILE`."""
+    return tuple(words[-1:]) if len(words) > 1 and words[-2][-1:] not in ("c", "I", "O", "B") else ()
+
+
+def _last(words: Words) -> tuple[str, ...]:
+    return tuple(words[-1:]) if len(words) > 1 and words[-1][:1] != "-" else ()
+
+
+def _aria(words: Words) -> tuple[str, ...]:
+    folder, file = value_of(words, "-d", "--dir"), value_of(words, "-o", "--out")
+    return (f"{folder}/{file or 'download'}",) if folder else (file,) if file else ()
+
+
+_O: Final = _short("-o", "--output")
+OUTPUTS: Final[Mapping[str, Callable[[Words], tuple[str, ...]]]] = {
+    **dict.fromkeys(["sort", "gsort", "shuf", "gshuf", "pandoc", "iconv", "strace", "ltrace", "time", "gtime"], _O),
+    **dict.fromkeys(["gcc", "g++", "cc", "c++", "clang", "clang++", "ld", "rustc"], _words("-o")),
+    **dict.fromkeys(["find", "gfind", "bfs"], _words("-fprint -fprint0 -fprintf -fls")),
+    "openssl": _words("-out"),
+    "ssh-keygen": _words("-f"),
+    "xmllint": _options("--output -o"),
+    "tcpdump": _words("-w"),
+    "tshark": _words("-w"),
+    **dict.fromkeys(["uniq", "guniq"], _last_of_two),
+    "xxd": _last_of_two,
+    **dict.fromkeys(["gawk", "awk", "yq", "dasel"], _in_place),
+    **dict.fromkeys(["ruby", "jruby"], _ruby),
+    **dict.fromkeys(["tar", "gtar", "bsdtar"], _tar),
+    "unzip": _unzip,
+    **dict.fromkeys(["7z", "7za", "7zz"], _seven),
+    "cpio": lambda words: _below(_options("-D --directory")(words)),
+    "patch": _patch,
+    "crudini": _crudini,
+    "script": _script,
+    "split": _last_of_two,
+    "csplit": _options("-f --prefix"),
+    "ffmpeg": _last,
+    "aria2c": _aria,
+    "sox": _last,
+}
+"""By program, a function that finds the written files among the program's words."""

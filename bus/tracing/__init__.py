@@ -1,0 +1,1 @@
+"""The W3C trace context of events, and spans of OpenTelemetry."""

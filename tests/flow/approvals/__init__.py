@@ -1,0 +1,1 @@
+"""Held calls through real processes."""

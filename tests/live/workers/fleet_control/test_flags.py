@@ -1,0 +1,58 @@
+"""A worker keeps the stops in force beside the answer files of its machine's agents (X-12)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from bus.shim.answer_file import AnswerFile, server_from_url, write_answer_file
+from bus.shim.main import FLAG
+from bus.system.directories import Directories, directories
+from bus.wire.connections import Connections
+from bus.wire.keys import Keys
+from tests.support.servers import Server
+from workers.fleet_control.enforcement import Enforcement
+from workers.fleet_control.flags import keep_flags
+from workers.fleet_control.reach import Place, Reach, read_reached
+from workers.fleet_control.stops import lift_stops, place_stop
+
+pytestmark = [pytest.mark.live, pytest.mark.req("X-12")]
+
+
+def install(places: Directories, server: Server, prefix: str, agent: str) -> Path:
+    """The answer file of an agent; returns where its flag would be."""
+    path = places.answer_file(agent)
+    spool = str(places.spool(agent))
+    answers = AnswerFile(agent=agent, server=server_from_url(server.url), prefix=prefix, host="h1", spool=spool)
+    write_answer_file(path, answers)
+    return path.with_name(path.name + FLAG)
+
+
+async def test_it_writes_what_concerns_each_agent_and_removes_it_again(
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path
+) -> None:
+    places = directories({"FLEETHOOK_HOME": str(tmp_path)})
+    claude, codex = (install(places, server, keys.prefix, agent) for agent in ("claude", "codex"))
+    other = install(places, server, Keys("another").prefix, "gemini")
+    stops, reach = Enforcement(connections, keys), Reach(connections, keys)
+
+    async def look() -> list[bool]:
+        await keep_flags(places, server.url, keys, stops, reach)
+        return [path.exists() for path in (claude, codex, other)]
+
+    assert await look() == [False, False, False]
+    await place_stop(connections, keys, by="ana", where='event.source == "claude"', reason="enough")
+    assert await look() == [True, False, False]
+    assert "UserPromptSubmit" in claude.read_text()
+    assert (await read_reached(connections, keys)).kept == ()
+    await place_stop(connections, keys, by="ana")
+    assert await look() == [True, True, False], "an agent of another fleet is left alone"
+    await lift_stops(connections, keys, by="ana")
+    kept = (await read_reached(connections, keys)).kept
+    assert kept == (Place(host="h1", source="claude"), Place(host="h1", source="codex"))
+    for path in (claude, codex):  # written long ago, so no newer word can be meant
+        os.utime(path, (0, 0))
+    assert await look() == [False, False, False]
+    assert (await read_reached(connections, keys)).kept == ()

@@ -1,0 +1,1 @@
+"""Gobby's scripts, for tests."""

@@ -1,0 +1,109 @@
+"""Loading plugins, their config and their actions, and the fixture that does it in a test's process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bus.errors import ConfigError
+from bus.plugins.plugin import PluginAction
+from bus.plugins.schema import problems_of
+from bus.testing.memory_bus import SyncMemoryBus
+from tests.support.plugins import DENIES, plugin, tool_call
+
+SCHEMA = {
+    "type": "object",
+    "required": ["url"],
+    "properties": {
+        "url": {"type": "string", "minLength": 1},
+        "times": {"type": "integer", "minimum": 1, "default": 3},
+        "words": {"type": "array", "items": {"type": "string"}},
+        "mode": {"enum": ["a", "b"]},
+    },
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ({"url": "x"}, ""),
+        ({"url": "x", "times": 2, "words": ["a"], "mode": "b"}, ""),
+        ({}, "url is missing"),
+        ({"url": 1}, "url has to be string, it is integer"),
+        ({"url": ""}, "url has to have at least 1 characters"),
+        ({"url": "x", "times": True}, "times has to be integer, it is boolean"),
+        ({"url": "x", "times": 0}, "times has to be at least 1"),
+        ({"url": "x", "words": [1]}, "words[0] has to be string, it is integer"),
+        ({"url": "x", "mode": "c"}, "mode has to be one of 'a', 'b'"),
+        ({"url": "x", "uri": "y"}, "uri is not known"),
+    ],
+)
+def test_a_value_is_checked_against_a_schema(value: dict[str, object], problem: str) -> None:
+    found = problems_of(SCHEMA, value)
+    assert any(problem in text for text in found) if problem else found == []
+    assert PluginAction("x", print, SCHEMA).validate_input(value)[0] is (not problem)
+
+
+CONFIGURED = """
+import dataclasses
+
+@dataclasses.dataclass
+class Config:
+    word: str
+    times: int = 3
+"""
+
+
+@pytest.mark.req("G-11", "G-21")
+def test_the_fixture_runs_a_plugin_without_a_server(tmp_path: Path, hook_plugin: Callable[..., SyncMemoryBus]) -> None:
+    file = tmp_path / "p.py"
+    body = """
+    config_schema = Config
+    def on_load(self, config):
+        self.config, self.seen = config, []
+        self.register_condition("is_calm", lambda: True)
+        self.register_workflow_action("post", {"required": ["url"]}, print)
+    @hook_handler(HookEventType.BEFORE_TOOL, priority=60)
+    def saw(self, event, core_response):
+        self.seen.append(core_response.decision)
+    """
+    file.write_text(plugin(DENIES + body.replace("\n    ", "\n"), head=CONFIGURED))
+    bus = hook_plugin(file, {"word": "x"})
+    assert bus.request(tool_call("forbidden")).reason == "the plugin says no"
+    assert bus.request(tool_call("ls")).decision == "abstain"
+    loaded = bus.plugin("tested")
+    assert loaded.config == {"word": "x", "times": 3}  # type: ignore[attr-defined]
+    assert loaded.seen == ["deny", "allow"]  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="has an action 'post' already"):
+        loaded.register_workflow_action("post", {}, print)
+    with pytest.raises(ConfigError, match="required field `word`"):
+        hook_plugin(file, {"times": 4}).plugin("tested")
+    with pytest.raises(ConfigError, match="colour not known"):
+        hook_plugin(file, {"word": "x", "colour": "red"}).plugin("tested")
+
+
+@pytest.mark.req("G-11")
+@pytest.mark.parametrize("root", ["gobby", "src"])
+def test_gobbys_module_names_are_ours(root: str, tmp_path: Path, hook_plugin: Callable[..., SyncMemoryBus]) -> None:
+    """Both package roots that Gobby had; and a class that another file's base class makes a plugin."""
+    source = plugin(DENIES).replace("from gobby.", f"from {root}.")
+    source += f"""
+from {root}.hooks.plugins import PluginRegistry
+from {root}.workflows.actions import ActionContext
+
+class Later(Tested):
+    name = "later"
+
+    @hook_handler(HookEventType(value="PreToolUse"), priority=int("1"))
+    def first(self, event):
+        return HookResponse(decision="ask", reason=ActionContext(event_data={{"a": "found"}}).get("a"))
+"""
+    file = tmp_path / "both.py"
+    file.write_text(source)
+    verdict = hook_plugin(file).request(tool_call("forbidden"))
+    assert [part.hook for part in verdict.parts] == ["tested_check"]
+    asked = hook_plugin(file).request(tool_call("ls"))
+    assert (asked.decision, asked.reason) == ("ask", "found"), "a handler that the source does not show is called too"

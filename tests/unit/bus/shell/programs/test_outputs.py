@@ -1,0 +1,51 @@
+"""Issue 10, A3: the files that programs write by an option or an operand."""
+
+from __future__ import annotations
+
+import pytest
+
+from bus.shell import commands
+from bus.shell.command_paths import changed
+
+WRITES = {
+    "sort -uo F a": "F",
+    "sort --output=F a": "F",
+    "find . -name a -fprintf F %p": "F",
+    "uniq a F": "F",
+    "openssl enc -in a -out F": "F",
+    "xxd -r a F": "F",
+    "gawk -i inplace 1 F": "F",
+    "awk '{print > \"F\"}' a": "F",
+    "sed 's/a/b/w F' a": "F",
+    "git diff --output=F": "F",
+    "git archive -o F HEAD": "F",
+    "curl -fsSLo F http://a": "F",
+    "tar xf a.tar -C F": "F/unpacked",
+    "unzip a.zip -d F": "F/unpacked",
+    "docker cp c:/a F": "F",
+    "patch F a.diff": "F",
+    "script -c ls F": "F",
+}
+WRITES_NOT = [
+    "sort a",
+    "tar cf a.tar -C F b",
+    "unzip -l a.zip -d F",
+    "docker cp a c:/F",
+    "yq .x F",
+    "uniq -c F",
+]
+
+
+@pytest.mark.req("X-09")
+@pytest.mark.parametrize("line", WRITES)
+def test_what_is_written_is_known(line: str) -> None:
+    assert WRITES[line] in [path for one in commands(line).items for path in changed(one)]
+
+
+@pytest.mark.parametrize("line", WRITES_NOT)
+def test_what_is_only_read_is_not(line: str) -> None:
+    assert [path for one in commands(line).items for path in changed(one)] == []
+
+
+def test_the_times_option_of_rsync_takes_no_value() -> None:
+    assert changed(commands("rsync -rlt a F").items[0]) == ("F", "F/a")

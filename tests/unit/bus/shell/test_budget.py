@@ -1,0 +1,38 @@
+"""The limits of what is read: nothing behind one passes unseen."""
+
+from __future__ import annotations
+
+import pytest
+
+from bus.events import Event
+from bus.matching.rules import CommandMatch, Rule, judge
+
+FILLERS = [f"/tmp/{number}" for number in range(600)]
+
+
+@pytest.mark.req("X-09")
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python3 - <<'E'\nimport shutil\n" + "x = 1\n" * 3000 + "shutil.rmtree('/etc')\nE",
+        "python3 - <<'E'\nimport shutil\n" + "x = 1\n" * 12_000 + "shutil.rmtree('/etc')\nE",
+        "python3 - <<'E'\nimport shutil\n" + "open('/tmp/a', 'w')\n" * 600 + "shutil.rmtree('/etc')\nE",
+        f'python3 -c "import shutil\nfor x in {[*FILLERS, "/etc"]}: shutil.rmtree(x)"',
+        "perl -e '" + "$x=1;" * 15_000 + 'system("rm -rf /etc")' + "'",
+        "perl -e '" + 'unlink("/tmp/a");' * 600 + 'system("rm -rf /etc")' + "'",
+        "node - <<'E'\n" + "x=1;\n" * 15_000 + "fs.rmSync('/etc', {recursive: true})\nE",
+        "ruby -e '" + 'system("ls a");' * 600 + "`rm -rf /etc`'",
+        f"parallel rm -rf ::: {' '.join(FILLERS)} /etc",
+        f"printf '%s\\n' {' '.join(FILLERS)} /etc | xargs rm -rf",
+        f"printf '%s\\0' {' '.join(FILLERS)} /etc | xargs -0 rm -rf",
+        "while read x; do rm -rf $x; done <<E\n" + "\n".join(FILLERS) + "\n/etc\nE",
+        "mapfile -t a <<E\n" + "\n".join(FILLERS) + '\n/etc\nE\nrm -rf "${a[@]}"',
+        "; ".join(f"echo {number} > f{number}" for number in range(600)) + "; echo 'rm -rf /etc' > z; sh z",
+        "pwsh -c '" + "Write-Output a; " * 1200 + "Remove-Item -Recurse /etc'",
+    ],
+    ids=range(15),
+)
+def test_nothing_behind_a_limit_passes_unseen(command: str) -> None:
+    """Issue 10, item A1: over the budget is not "no opinion", also in code and in lists of arguments."""
+    rule = Rule(commands=(CommandMatch(program=("rm",), touches=("outside_project",)),))
+    assert judge(rule, Event(type="tool:pre_execute", tool="bash", input={"command": command})) is not None

@@ -1,0 +1,97 @@
+"""`fleethook plugins enable` and `disable`: in your own hook file, or in a project's (G-13)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from workers.cli.common import Context, common_options, pass_fleet
+from workers.cli.edits import user_file, write_change
+
+_Layer = Literal["user", "project"]
+_LAYER = click.option(
+    "--layer",
+    type=click.Choice(["user", "project"]),
+    default="user",
+    show_default=True,
+    help="Your own file, or the file of the project here.",
+)
+_YES = click.option("--yes", is_flag=True, help="Do not ask.")
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+
+
+@click.command()
+@click.argument("name")
+@click.option("--path", type=click.Path(path_type=Path), help="Its file; without it, the plugin is found by its name.")
+@_LAYER
+@_YES
+@_DRY_RUN
+@common_options
+@pass_fleet
+def enable(fleet: Context, name: str, path: Path | None, layer: _Layer, yes: bool, dry_run: bool) -> None:
+    """Enable a Python plugin by its name. It runs with the rights of the worker's user.
+
+    If an agent runs this, a person has to confirm it on a terminal.
+    """
+    fleet.warn(
+        f"the plugin {name!r} will run with the rights of the worker's user: it can read your files and use the network"
+    )
+    _switch(fleet, name, layer, True, path, yes, dry_run)
+
+
+@click.command()
+@click.argument("name")
+@_LAYER
+@_YES
+@_DRY_RUN
+@common_options
+@pass_fleet
+def disable(fleet: Context, name: str, layer: _Layer, yes: bool, dry_run: bool) -> None:
+    """Disable a Python plugin; workers unload it within a second.
+
+    If an agent runs this, a person has to confirm it on a terminal.
+    """
+    _switch(fleet, name, layer, False, None, yes, dry_run)
+
+
+def _switch(fleet: Context, name: str, layer: _Layer, on: bool, path: Path | None, yes: bool, dry_run: bool) -> None:
+    from bus.hooksets.trust import project_file
+    from workers.cli.plugins.file_switch import file_switched
+
+    own = user_file(fleet)
+    file = own if layer == "user" else project_file(Path.cwd(), user=own) or Path.cwd() / "fleethook.yaml"
+    if not dry_run and on:
+        fleet.require_person("plugins enable", file)
+    elif not dry_run:
+        fleet.require_person("plugins disable", file)
+    edited = file_switched(file, layer, name, on, str(path.absolute()) if path else "")
+    result: dict[str, Any] = write_change(fleet, edited, yes, dry_run)
+    if fleet.json:
+        fleet.data({"name": name, "on": on, "layer": layer, **result})
+    elif result["written"]:
+        fleet.data(f"{name} is {'on' if on else 'off'}: {result['file']}, in force within a second where workers run")
+        if on and layer == "user":
+            _report_start(fleet, name)
+    if result["written"] and layer == "project":
+        fleet.say("a project's file that changed has to be trusted again: `fleethook hooks trust`")
+
+
+def _report_start(fleet: Context, name: str) -> None:
+    """Wait for the workers to load the plugin, and say what came of it; nothing where no server runs."""
+    from contextlib import suppress
+
+    from bus.errors import FleethookError
+    from workers.plugins.records import until_started
+
+    with suppress(FleethookError):
+        states = fleet.run(lambda connections: until_started(connections, fleet.keys(), name))
+        problems = dict.fromkeys(state.problem for state in states if state.problem)
+        running = sum(state.state == "running" for state in states)
+        if running:
+            fleet.data(f"{name} runs in {running} worker{'s' if running > 1 else ''}")
+        elif not problems:
+            fleet.say(f"no worker has loaded {name} yet; `fleethook plugins list` shows it")
+        for problem in problems:
+            fleet.warn(f"{name}: {problem}")

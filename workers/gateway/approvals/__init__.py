@@ -1,0 +1,1 @@
+"""Answers to held calls over HTTP."""

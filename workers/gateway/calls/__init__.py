@@ -1,0 +1,1 @@
+"""The calls that send events and wait for verdicts: agents, programs and hook commands."""

@@ -1,0 +1,76 @@
+"""A worker's plugins, if a hook file in force enables any; else nothing of them is imported or asked."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Final
+
+from bus.events import Event
+from bus.hooks import Hook
+from bus.hooksets.in_force import HookSet, Watcher
+from bus.outcomes import Outcome
+from bus.verdicts import Verdict
+from bus.wire.connections import Connections
+from bus.wire.keys import Keys
+
+if TYPE_CHECKING:  # importing it takes 30 ms and some MB, which a fleet without plugins need not pay
+    from workers.plugins.host import PluginHost
+    from workers.plugins.records import PluginRecorder
+
+START_SECONDS: Final = 5.0
+"""How long a new worker waits for its plugins before it reads requests."""
+
+
+class PluginsWhenEnabled:
+    """The plugins of one worker, which has this name."""
+
+    def __init__(self, connections: Connections, keys: Keys, watcher: Watcher, worker: str) -> None:
+        self._connections, self._keys, self._watcher, self._worker = connections, keys, watcher, worker
+        self._host: PluginHost | None = None
+        self._recorder: PluginRecorder | None = None
+        self._looked_at = 0.0
+
+    async def prepare(self) -> None:
+        """Start the plugins that the fleet and the user enable, and wait for them for a while."""
+        if self._watcher.for_event(Event(type="", host=self._watcher.host)).has_plugins:
+            host = self._started()
+            host.keep()
+            await host.settle(START_SECONDS)
+
+    async def maintain(self) -> None:
+        """Adopt changed hook files, carry out orders to reload, and report; raises Unreachable."""
+        now = time.monotonic()
+        if self._host is None:
+            if now - self._looked_at >= 0.5:
+                self._looked_at = now
+                if self._watcher.for_event(Event(type="", host=self._watcher.host)).has_plugins:
+                    self._started().keep()
+            return
+        self._host.keep()
+        if self._recorder is not None:
+            await self._recorder.keep()
+
+    async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:
+        """The outcome of one handler."""
+        return await self._started().run(hook, event, seconds)
+
+    def observe(self, hook_set: HookSet, event: Event, verdict: Verdict, *, on_host: bool = False) -> None:
+        """Show an event with its verdict to the handlers that observe it; `on_host`: to those of this machine's files."""
+        if hook_set.has_plugins and (hooks := hook_set.observers(event, verdict)):
+            self._started().observe([hook for hook in hooks if hook.on_host or not on_host], event, verdict)
+
+    async def close(self) -> None:
+        """Unload every plugin and end the processes."""
+        if self._recorder is not None:
+            await self._recorder.leave()
+        if self._host is not None:
+            await self._host.close()
+
+    def _started(self) -> PluginHost:
+        if self._host is None:
+            from workers.plugins.host import PluginHost
+            from workers.plugins.records import PluginRecorder
+
+            self._host = PluginHost(self._watcher.for_event, self._watcher.host)
+            self._recorder = PluginRecorder(self._connections, self._keys, self._host, self._worker)
+        return self._host

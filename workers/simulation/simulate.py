@@ -1,0 +1,95 @@
+"""One event through hooks without side effects: the verdict, every hook's part, and what would have been started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from bus.events import Event
+from bus.hooks import Hook
+from bus.hooksets.in_force import HookSet
+from bus.secrets.redaction import redact, redact_text, redact_url
+from bus.verdicts import Part, Policy, Verdict
+from workers.admin.dry_run import open_judge
+from workers.records.hook_list import hook_record
+
+
+class Effect(msgspec.Struct, frozen=True, kw_only=True):
+    """What a hook starts outside of the verdict: a command or a request."""
+
+    hook: str
+    kind: Literal["command", "http", "plugin", "webhook"]
+    target: str
+    """The command, the plugin, or the URL that gets the event; redacted."""
+    when: Literal["before", "after"]
+    """`before` the verdict, which waits for it, or in the background `after` it."""
+    ran: bool = False
+
+
+class Simulation(NamedTuple):
+    """What the hooks would say to an event, and what they would start."""
+
+    event: Event
+    hooks: HookSet
+    fitting: tuple[Hook, ...]
+    """The blocking hooks that fit the event, in order."""
+    verdict: Verdict
+    effects: tuple[Effect, ...]
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The blocking hooks that were not run, so that the verdict is without their decisions."""
+        return tuple(effect.hook for effect in self.effects if effect.when == "before" and not effect.ran)
+
+
+async def simulate(event: Event, hooks: HookSet, *, run: bool, seconds: float, policy: Policy) -> Simulation:
+    """Judge an event; with `run`, blocking commands and http hooks are run too. Nothing is recorded or delivered."""
+    async with open_judge(hooks, effects=run, seconds=seconds, policy=policy) as judge:
+        fitting, verdict = await judge(event)
+    # A hook after the first deny is not started, with or without `run`.
+    taking_part = {part.hook: part for part in verdict.parts}
+    effects = tuple(_effects(event, hooks, fitting, taking_part, verdict, run=run))
+    return Simulation(event, hooks, tuple(fitting), verdict, effects)
+
+
+def _effects(
+    event: Event, hooks: HookSet, fitting: list[Hook], parts: dict[str, Part], verdict: Verdict, *, run: bool
+) -> Iterator[Effect]:
+    for hook in fitting:
+        if hook.kind != "rule" and hook.id in parts:
+            yield _effect(hook, "before", ran=run)
+    for hook in (*hooks.background(event, verdict), *hooks.observers(event, verdict)):
+        yield _effect(hook, "after")
+    for endpoint in hooks.targets(event, verdict):
+        yield Effect(hook=endpoint.id, kind="webhook", target=redact_url(endpoint.url), when="after")
+
+
+def _effect(hook: Hook, when: Literal["before", "after"], *, ran: bool = False) -> Effect:
+    if hook.kind == "plugin":
+        return Effect(hook=hook.id, kind="plugin", target=hook.plugin, when=when, ran=ran)
+    if hook.http is not None:
+        return Effect(hook=hook.id, kind="http", target=redact_url(hook.http.url), when=when, ran=ran)
+    if hook.handler is not None:
+        name = f"{hook.plugin}.{hook.handler.method}" if hook.handler.method else hook.plugin
+        return Effect(hook=hook.id, kind="plugin", target=name, when=when, ran=ran)
+    line = " ".join((hook.command, *hook.args))
+    return Effect(hook=hook.id, kind="command", target=redact_text(line), when=when, ran=ran)
+
+
+def simulation_record(found: Simulation) -> dict[str, Any]:
+    """A simulation as `--json` and MCP give it; secrets are redacted."""
+    return {
+        "event": redact(msgspec.to_builtins(found.event)),
+        "verdict": redact({"decision": found.verdict.decision, **msgspec.to_builtins(found.verdict)}),
+        "version": found.hooks.version,
+        "matched": [hook_record(hook) for hook in found.fitting],
+        "effects": [msgspec.to_builtins(effect) for effect in found.effects],
+        "unknown": list(found.unknown),
+    }
+
+
+def redacted_verdict(verdict: Verdict) -> Verdict:
+    """The verdict without secrets that a rule or hook quoted from the event."""
+    return msgspec.convert(redact(msgspec.to_builtins(verdict)), Verdict)
