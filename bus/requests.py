@@ -229,7 +229,7 @@ def call_key(event: Event | None, keys: Keys) -> str:
     return keys("call", hashlib.sha256(pack(identity)).hexdigest()[:32])
 
 
-_COUNTS_FROM: Final = 15
+_COUNTS_FROM: Final = 16
 """The argument of answer.lua that is the first of what to count; the event's fields come after it."""
 
 
@@ -253,6 +253,8 @@ def answer_call(
     decided: int = 0,
     ticket: Ticket | None = None,
     counts: Sequence[str | int] = (),
+    *,
+    ends_question: bool = False,
 ) -> ScriptCall:
     """The script call that acknowledges the entry, records the event with its verdict, and gives the answer.
 
@@ -260,6 +262,7 @@ def answer_call(
     counts only if no other consumer has claimed the entry. `decided` is the time of the verdict (ms, server's clock). If
     the `ticket` that the verdict rests on was used by another call, nothing is answered, and the entry stays pending.
     `counts`, in turn fields and numbers, are added to the fleet's metrics if this call answers (`bus/wire/counts.py`).
+    Without `ends_question`, the request waits for the answer to a question that was asked under its id.
     """
     encoded = encode_verdict(verdict)
     about: list[str | bytes] = ["source", request.source, "event", request.native, "host", request.host]
@@ -303,6 +306,7 @@ def answer_call(
             ticket.value if ticket is not None else "",
             keys.prefix,
             len(counts),
+            "1" if ends_question else "0",
             *counts,
             *fields,
             *report,

@@ -172,18 +172,19 @@ class HeldRequests:
         """The calls that answer a request which is not held. If it was held before, its question is overtaken.
 
         The answer goes first: the caller that waits for the question gets it too. But another call that was sent with the
-        same id does not end the question: its caller waits for the same answer. Raises Unreachable.
+        same id does not end the question: its caller waits for the same answer. `answer.lua` sees to that, also where this
+        evaluator does not know of the question yet. Raises Unreachable.
         """
         asked, held = await self._held_call(request.id) if self._waiting and not verdict.fallback else (0, "")
         if held and verdict.decision != "deny" and call_hash(event, request.folder, verdict.updated_input) != held:
             log.warning("request %s of %s is another call than the one that is held", request.id, request.source)
-            if (joined := await self.again(request)) is not None:
-                return [joined]
+            asked = 0
         if not asked:
             carried = carried_calls(self._keys, request, event, verdict, self._clock.now())
             return [self._replies.answer(request, event, verdict, owner=owner), *carried]
         now = Approval(question=request.id, state="overtaken", asked=asked, answered=self._clock.now())
-        told = self._replies.answer(request, event, wording.overtaken_by_rules(verdict, now), owner=owner)
+        ended = wording.overtaken_by_rules(verdict, now)
+        told = self._replies.answer(request, event, ended, owner=owner, ends_question=True)
         return [told, decide_call(self._keys, request.id, "overtake")]
 
     async def _held_call(self, question: str) -> tuple[int, str]:

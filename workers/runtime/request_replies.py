@@ -48,10 +48,12 @@ class Replies:
         owner: str = "",
         ticket: Ticket | None = None,
         known: bool = False,
+        ends_question: bool = False,
     ) -> ScriptCall:
         """The call that answers a request with a verdict, in the agent's own form.
 
-        `known`: the verdict is that of the same hook call before.
+        `known`: the verdict is that of the same hook call before. `ends_question`: it is also the answer to the call that
+        waits for a person under this id; else this request waits for that person too.
         """
         if verdict.fallback:
             log.warning(
@@ -64,7 +66,19 @@ class Replies:
         waits = bool(verdict.stop) or (verdict.approval is not None and verdict.approval.state == "waiting")
         name = "" if verdict.fallback or waits else call_key(event, self._keys)
         now = self._clock.now()
-        return answer_call(request, self._keys, self._group, verdict, answer, name, owner, now, ticket, counts)
+        return answer_call(
+            request,
+            self._keys,
+            self._group,
+            verdict,
+            answer,
+            name,
+            owner,
+            now,
+            ticket,
+            counts,
+            ends_question=ends_question,
+        )
 
     def provisional(self, request: Request, event: Event, verdict: Verdict) -> bytes:
         """The answer in the agent's own form that its caller keeps while the call waits for a person."""

@@ -6,24 +6,37 @@
 --       9 consumer whose answer counts only while it has the entry ('' for any)  10 how many fields the
 --       event has  11 ms that the id of a spooled request is remembered ('0': it was not spooled)
 --       12 what the ticket has to be ('' for none)  13 prefix of all keys  14 how many of these are what to count
---       15.. what to count: in turn a field of `metrics`, or of `stats` with a colon before it, and a number; then the event's
+--       15 '1' when this answer ends the question that waits under the id
+--       16.. what to count: in turn a field of `metrics`, or of `stats` with a colon before it, and a number; then the event's
 --       fields, which begin with `id`; then the fields of a report if there is one
+-- If a person was asked about a call with this id, and its caller has no answer yet, this call joins it: it gets the same
+-- answer and records nothing. Only here, in one step with the answer, is it known that no other evaluator has asked.
 -- Returns 1 if this call answered, 0 if another call has answered or will, or if the ticket is used up: then the entry stays
 -- pending, and is evaluated again.
 local stream, moved, group, entry, consumer = KEYS[1], KEYS[7], ARGV[1], ARGV[2], ARGV[9]
 local spends = ARGV[12] ~= '' and redis.call('EXISTS', KEYS[3]) == 0
 if spends and redis.call('GET', KEYS[8]) ~= ARGV[12] then return 0 end
 -- with acknowledged
-if spends then redis.call('DEL', KEYS[8]) end
+
+local verdict = ARGV[tonumber(ARGV[8])]
+local answer, from = ARGV[3] ~= '' and ARGV[3] or verdict, 16 + ARGV[14]
+local last, prefix, id = from - 1 + ARGV[10], ARGV[13], ARGV[from + 1]
+
+local question = prefix .. 'question:' .. id
+local function is_asked()
+  local state = redis.call('HGET', question, 'state')
+  if not state or stream == prefix .. 'decided' or redis.call('EXISTS', KEYS[3]) == 1 then return false end
+  local replied = redis.call('HGET', question, 'replied')
+  if not replied then return state ~= 'waiting' or ARGV[15] ~= '1' end
+  return redis.call('TIME')[1] * 1000 - replied < tonumber(ARGV[4])  -- then its answer is not kept any more
+end
+local joins = is_asked()
+if spends and not joins then redis.call('DEL', KEYS[8]) end
 
 local function give(reply, answer)
   redis.call('RPUSH', reply, answer)
   redis.call('PEXPIRE', reply, ARGV[4])
 end
-
-local verdict = ARGV[tonumber(ARGV[8])]
-local answer, from = ARGV[3] ~= '' and ARGV[3] or verdict, 15 + ARGV[14]
-local last, prefix, id = from - 1 + ARGV[10], ARGV[13], ARGV[from + 1]
 
 -- Add an event. If the stream takes none now, because its last id is made up (stream_repair.py), the event waits in `late`
 -- and the answer is sent at once.
@@ -52,9 +65,22 @@ local function write_down(...)
   end
 end
 
-local prior = not redis.call('SET', KEYS[3], KEYS[4], 'NX', 'PX', ARGV[4]) and redis.call('GET', KEYS[3])
-if prior then
-  answer = redis.call('LINDEX', prior, 0) or answer
+-- Let the caller wait for the question's answer, as long as the call that asked.
+local function join()
+  local asker = redis.call('HGET', question, 'reply')
+  if asker == KEYS[4] then return end
+  local left = math.max(redis.call('PTTL', asker .. ':wait'), 1)
+  redis.call('RPUSH', prefix .. 'join:' .. id, KEYS[4])
+  redis.call('PEXPIRE', prefix .. 'join:' .. id, math.max(left, tonumber(ARGV[4])))
+  redis.call('DEL', KEYS[4] .. ':wait')
+  redis.call('RPUSH', KEYS[4] .. ':wait', redis.call('HGET', question, 'provisional') or '1')
+  redis.call('PEXPIRE', KEYS[4] .. ':wait', left)
+end
+
+local prior = not joins and not redis.call('SET', KEYS[3], KEYS[4], 'NX', 'PX', ARGV[4]) and redis.call('GET', KEYS[3])
+if joins and ARGV[6] == '1' then join() end
+if joins or prior then
+  answer = prior and redis.call('LINDEX', prior, 0) or answer
   -- The event is recorded already; the report that the agent fell back (and spooled it) is new.
   local reported = ARGV[11] ~= '0' and not redis.call('SET', KEYS[6], 'answered', 'NX', 'PX', ARGV[11])
   if #ARGV > last and not reported then add(unpack(ARGV, last + 1)) end
@@ -68,7 +94,7 @@ else
     write_down(unpack(ARGV, from, last))
   end
 end
-if ARGV[6] == '1' and prior ~= KEYS[4] then give(KEYS[4], answer) end
+if ARGV[6] == '1' and prior ~= KEYS[4] and not joins then give(KEYS[4], answer) end
 
 if ARGV[9] ~= '' then  -- its hooks had effects, so it was claimed
   -- The request's hooks have ended (F-12): events that are published later were not caused by them.
@@ -82,15 +108,15 @@ if ARGV[9] ~= '' then  -- its hooks had effects, so it was claimed
       end
     end
   end
-  local join = prefix .. 'join:' .. id  -- other requests wait only for a claimed one
-  local waiting = redis.call('LRANGE', join, 0, -1)
+  local joined = prefix .. 'join:' .. id  -- other requests wait only for a claimed one
+  local waiting = joins and {} or redis.call('LRANGE', joined, 0, -1)
   for _, reply in ipairs(waiting) do
     if reply ~= KEYS[4] then give(reply, answer) end
   end
-  if #waiting > 0 then redis.call('DEL', join) end
+  if #waiting > 0 then redis.call('DEL', joined) end
 end
-if not prior then
-  for i = 15, from - 1, 2 do
+if not prior and not joins then
+  for i = 16, from - 1, 2 do
     local field, key = ARGV[i], 'metrics'
     if string.byte(field) == 58 then field, key = string.sub(field, 2), 'stats' end
     -- Access rights that are older than a key do not allow it; that is no reason to fail.

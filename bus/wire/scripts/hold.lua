@@ -37,6 +37,12 @@ if known[1] then
   return 1
 end
 
+-- A call with this id that was answered before it was asked about. Its caller has the answer; another caller's answer must not
+-- become the answer of this call.
+local before = redis.call('GET', KEYS[8])
+if before == KEYS[7] and redis.call('EXISTS', before) == 1 then return 1 end
+if before then redis.call('DEL', KEYS[8]) end
+
 local last = 10 + ARGV[10]
 redis.call('HSET', KEYS[3], unpack(ARGV, 11, last))
 redis.call('PEXPIRE', KEYS[3], 2 * ARGV[9])  -- longer than any question, in case that nobody ever ends it
