@@ -11,6 +11,7 @@ import os
 import stat
 import tempfile
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -62,8 +63,11 @@ def flow(value: Plain) -> str:
     return json.dumps(value)
 
 
-def replace_file(path: Path, text: str) -> None:
-    """Write a file in one step, keeping its mode and following a link; a new file is readable by this user only."""
+def replace_file(path: Path, text: str, *, before: Callable[[Path], None] | None = None) -> None:
+    """Write a file in one step, keeping its mode and following a link; a new file is readable by this user only.
+
+    `before` is called with the temporary file, whole and with its final times, before that takes the place of `path`.
+    """
     real = Path(os.path.realpath(path))
     try:
         real.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -73,8 +77,10 @@ def replace_file(path: Path, text: str) -> None:
             with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
                 stream.write(text)
                 os.fchmod(stream.fileno(), mode)
+            if before is not None:
+                before(Path(part))
             os.replace(part, real)
-        except OSError:
+        except BaseException:
             os.unlink(part)
             raise
     except OSError as error:

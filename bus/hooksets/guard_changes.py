@@ -90,7 +90,7 @@ async def report(connections: Connections, keys: Keys, change: GuardChange) -> b
     kind = EventType.GUARD_CHANGED.value
     if not await announce(connections, keys, kind, event_data(change), host=change.host, about=change.about):
         return False
-    await _list(connections, keys, change)
+    await list_change(connections, keys, change)
     return True
 
 
@@ -113,11 +113,12 @@ async def list_spooled(connections: Connections, keys: Keys, event: Event) -> bo
             [("SET", key, event.id, "NX", "PX", DONE_MS), ("GET", key), ("LRANGE", keys("weakened"), 0, KEPT - 1)]
         )
     same = [raw for raw in checked(known, "reading changes of the guards") if _change_id(raw) == change.about]
-    await _list(connections, keys, change, instead=same)
+    await list_change(connections, keys, change, instead=same)
     return bool(checked(announced, "reading whether a change was announced") == event.id.encode())
 
 
-async def _list(connections: Connections, keys: Keys, change: GuardChange, instead: Iterable[bytes] = ()) -> None:
+async def list_change(connections: Connections, keys: Keys, change: GuardChange, instead: Iterable[bytes] = ()) -> None:
+    """Keep an announced change for `status`, in the place of the entries `instead`. Raises Unreachable."""
     name, kept = keys("weakened"), msgspec.structs.replace(change, losses=change.losses[:_MOST_LOSSES])
     with connections.lease() as connection:
         replies = await connection.exchange(

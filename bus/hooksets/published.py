@@ -6,18 +6,22 @@ import difflib
 import getpass
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
-from bus.errors import ConfigError, DecodeError, FleethookError, NotFound
+from bus.errors import ConfigError, DecodeError, FleethookError, NotFound, Unreachable
+from bus.events import EventType
+from bus.hooksets.guard_changes import GuardChange, event_data, list_change
 from bus.hooksets.hookfile import HookFile, from_document, to_document
 from bus.ids import host_name
 from bus.secrets.redaction import redact_text
 from bus.secrets.sealing import fingerprint, seal
+from bus.wire.announcements import announced_key, announcement
 from bus.wire.codec import read_json
 from bus.wire.connections import Connections
-from bus.wire.keys import Keys
+from bus.wire.keys import DONE_MS, Keys
 from bus.wire.streams import call, checked, flat
 
 KEPT_VERSIONS: Final = 100
@@ -68,11 +72,14 @@ async def apply(
     message: str = "",
     expected: int | None = None,
     by: str = "",
+    change: GuardChange | None = None,
 ) -> int:
     """Publish `file` as the next version and return its number.
 
-    `expected` is the version that the change was made against; `by` says who publishes, without it this user. Raises
-    ConfigError, and changes nothing, if the set has problems, and SetMoved if another version was published since `expected`.
+    `expected` is the version that the change was made against; `by` says who publishes, without it this user. `change` has
+    the guards that this version weakens: it is announced in the same step, before a worker that notices it can do so without
+    the name; it needs `expected`. Raises ConfigError, and changes nothing, if the set has problems, and SetMoved if another
+    version was published since `expected`.
     """
     if file.problems:
         raise ConfigError(
@@ -81,22 +88,29 @@ async def apply(
     document = _change_secrets(to_document(file), seal)
     for entry in document.get("hooks", ()):
         entry.pop("pins", None)  # pins are about files of this machine
-    return await _put(connections, keys, document, file, message, expected, by)
+    return await _put(connections, keys, document, file, message, expected, by, change)
 
 
 async def rollback(
-    connections: Connections, keys: Keys, to: int | None = None, *, expected: int | None = None, by: str = ""
+    connections: Connections,
+    keys: Keys,
+    to: int | None = None,
+    *,
+    expected: int | None = None,
+    by: str = "",
+    change: GuardChange | None = None,
 ) -> int:
     """Put an earlier version in force again, as a new version. Default: the version before the current one.
 
-    `expected` is the current version that the caller saw; raises SetMoved if it is not the current one any more.
+    `expected` is the current version that the caller saw, and `change` as for `apply`; raises SetMoved if `expected` is not
+    the current one any more.
     """
     now = await current_version(connections, keys) if expected is None else expected
     target = now - 1 if to is None else to
     if target < 1:
         raise NotFound(f"there is no version before {now} to roll back to")
     document = await _document(connections, keys, target)
-    return await _put(connections, keys, document, from_document(document), f"rollback to {target}", now, by)
+    return await _put(connections, keys, document, from_document(document), f"rollback to {target}", now, by, change)
 
 
 async def history(connections: Connections, keys: Keys, most: int = 50) -> list[SetChange]:
@@ -168,34 +182,28 @@ async def _put(
     message: str,
     expected: int | None,
     by: str,
+    change: GuardChange | None,
 ) -> int:
     text = json.dumps(document, separators=(",", ":"))
     if len(text) > MOST_BYTES:
         raise ConfigError(f"the set has {len(text)} bytes and is not published; at most {MOST_BYTES} are allowed")
-    word, version = await call(
-        connections,
-        "apply",
-        (keys("hookset", "current"), keys("hookset", "log")),
-        (
-            keys("hookset", ""),
-            text,
-            "" if expected is None else expected,
-            KEPT_VERSIONS,
-            KEPT_LOG,
-            "by",
-            by or f"{getpass.getuser()}@{host_name()}",
-            "message",
-            redact_text(message),
-            "digest",
-            file.digest,
-            "hooks",
-            len(file.hooks),
-            "endpoints",
-            len(file.endpoints),
-        ),
-    )
+    names = [keys("hookset", "current"), keys("hookset", "log")]
+    announced: tuple[str | bytes, ...] = ()
+    if change is not None and expected is not None:
+        change = msgspec.structs.replace(change, where=f"version {expected + 1}", about=f"version {expected + 1}")
+        kind = EventType.GUARD_CHANGED.value
+        names += [keys("events"), announced_key(keys, kind, change.about)]
+        announced = announcement(kind, event_data(change), host=change.host)
+    row = ("by", by or f"{getpass.getuser()}@{host_name()}", "message", redact_text(message), "digest", file.digest)
+    log = (*row, "hooks", len(file.hooks), "endpoints", len(file.endpoints))
+    seen = "" if expected is None else expected
+    args = (keys("hookset", ""), text, seen, KEPT_VERSIONS, KEPT_LOG, DONE_MS, len(log), *log, *announced)
+    word, version = await call(connections, "apply", names, args)
     if word != b"ok":
         raise SetMoved(
             f"version {int(version)} was published meanwhile; look at `fleethook hooks diff` and apply again"
         )
+    if announced and change is not None:
+        with suppress(Unreachable):  # the version is published and announced; only `status` does not list the change
+            await list_change(connections, keys, change)
     return int(version)

@@ -19,11 +19,15 @@ async def announce(
     connections: Connections, keys: Keys, kind: str, data: Mapping[str, Any], *, host: str, about: str
 ) -> bool:
     """Publish an event of type `kind` once in seven days for `about`; returns whether this call did. Raises Unreachable."""
+    args = (DONE_MS, *announcement(kind, data, host=host))
+    return bool(await call(connections, "announce", (keys("events"), announced_key(keys, kind, about)), args))
+
+
+def announcement(kind: str, data: Mapping[str, Any], *, host: str) -> tuple[str | bytes, ...]:
+    """The fields of an entry of the stream `events` for a new event of Fleethook itself."""
     name = event_id()
     event = Event(type=kind, id=name, source="fleethook", host=host, time=time.time_ns() // 1_000_000, data=dict(data))
-    fields = ("id", name, "source", "fleethook", "event", kind, "host", host, "body", encode_event(event))
-    args = (DONE_MS, *fields)
-    return bool(await call(connections, "announce", (keys("events"), announced_key(keys, kind, about)), args))
+    return ("id", name, "source", "fleethook", "event", kind, "host", host, "body", encode_event(event))
 
 
 def announced_key(keys: Keys, kind: str, about: str) -> str:

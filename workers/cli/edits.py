@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from workers.cli.common import Context
-from workers.cli.guard_reports import report_file_change, report_set_change
+from workers.cli.guard_reports import report_file_change, set_change
 from workers.cli.hooks.sets import redacted, shown_diff
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
@@ -53,8 +53,7 @@ def write_change(
     if go_on:
         if before is not None:
             before()
-        replace_file(edited.file, edited.after)
-        _report_file(fleet, edited)
+        replace_file(edited.file, edited.after, before=lambda written: _report_file(fleet, edited, written))
     return {"file": name, "diff": redacted(changes), "written": go_on}
 
 
@@ -73,17 +72,18 @@ def publish_change(
     after = change(before)
     changes = diff(before, after, (f"version {version}", "new"))
     go_on = _confirm_change(fleet, changes, "Publish it to the fleet?", yes, dry_run)
+    lost = set_change(message, before, after) if go_on else None
     now = (
-        fleet.run(lambda connections: apply(connections, fleet.keys(), after, message=message, expected=version))
+        fleet.run(
+            lambda connections: apply(connections, fleet.keys(), after, message=message, expected=version, change=lost)
+        )
         if go_on
         else version
     )
-    if go_on:
-        report_set_change(fleet, message, before, after, now)
     return {"version": now, "before": version, "diff": redacted(changes), "written": go_on}
 
 
-def _report_file(fleet: Context, edited: Edited) -> None:
+def _report_file(fleet: Context, edited: Edited, written: Path) -> None:
     from bus.errors import ConfigError
     from bus.hooksets.hookfile import parse_hook_file
 
@@ -91,7 +91,7 @@ def _report_file(fleet: Context, edited: Edited) -> None:
         before = parse_hook_file(edited.before, "user", file=str(edited.file))
     except ConfigError:
         return  # the file could not be read before the edit; workers compare it with what was in force
-    report_file_change(fleet, click.get_current_context().command_path, edited.file, before, edited.read)
+    report_file_change(fleet, click.get_current_context().command_path, edited.file, before, edited.read, written)
 
 
 def _confirm_change(fleet: Context, changes: str, question: str, yes: bool, dry_run: bool) -> bool:

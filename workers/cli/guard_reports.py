@@ -9,55 +9,42 @@ from typing import TYPE_CHECKING
 from workers.cli.common import Context
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
-    from bus.hooksets.guard_changes import GuardChange
+    from bus.hooksets.guard_changes import GuardChange, Loss
     from bus.hooksets.hookfile import HookFile
 
 
-def report_set_change(fleet: Context, command: str, before: HookFile, after: HookFile, version: int) -> None:
-    """Report which guards version `version` of the published set weakens, compared with the version before it."""
+def set_change(command: str, before: HookFile, after: HookFile) -> GuardChange | None:
+    """The guards that the published set loses with the content `after`; None if it loses none."""
     from workers.admin.published_changes import guard_losses
 
     losses = guard_losses(before, after)
-    if losses:
-        where = f"version {version}"
-        report_losses(fleet, command, where, [f"{loss.guard}\n{loss.how}" for loss in losses], about=where)
+    return _change(command, "", losses) if losses else None
 
 
-def report_file_change(fleet: Context, command: str, path: Path, before: HookFile, after: HookFile) -> None:
-    """Report which of its guards a file that was just written weakens."""
+def report_file_change(
+    fleet: Context, command: str, path: Path, before: HookFile, after: HookFile, written: Path
+) -> None:
+    """Report which of its guards a file loses, once its new content is in the file `written`, which is renamed to it next."""
     from bus.hooksets.guard_changes import file_mark
     from bus.ids import host_name
     from workers.admin.published_changes import guard_losses
 
     losses = guard_losses(before, after)
     if losses:
-        mark = file_mark(str(path), after.digest, (one.path for one in after.imports))
+        times = {str(path): written.stat().st_mtime_ns}
+        mark = file_mark(str(path), after.digest, (one.path for one in after.imports), times)
         lost = [f"{loss.guard}\n{loss.how}" for loss in losses]
         report_losses(fleet, command, str(path), lost, about=f"{host_name()}\n{mark}")
 
 
 def report_losses(fleet: Context, command: str, where: str, lost: Iterable[str], *, about: str = "") -> None:
     """Report losses (guard, line break, how) now, or through the spool if the server is away. Never raises."""
-    import getpass
-    import time
-
     from bus.errors import FleethookError, Unreachable
-    from bus.hooksets.guard_changes import GuardChange, Loss, report
-    from bus.ids import event_id, host_name
-    from bus.system.calling_agent import calling_agent
+    from bus.hooksets.guard_changes import Loss, report
+    from bus.ids import event_id
 
-    agent = calling_agent()
     losses = tuple(Loss(guard, how) for guard, _, how in (one.partition("\n") for one in lost))
-    change = GuardChange(
-        how=command,
-        where=where,
-        losses=losses,
-        by=getpass.getuser(),
-        agent=agent.agent if agent is not None else "",
-        about=about or event_id(),
-        host=host_name(),
-        ms=time.time_ns() // 10**6,
-    )
+    change = _change(command, where, losses, about or event_id())
     try:
         fleet.run(lambda connections: report(connections, fleet.keys(), change))
     except Unreachable as error:
@@ -65,6 +52,28 @@ def report_losses(fleet: Context, command: str, where: str, lost: Iterable[str],
         fleet.say(f"this change of the guards is {'announced later' if kept else 'not announced'}: {error}")
     except FleethookError as error:
         fleet.say(f"this change of the guards is not announced: {error}")
+
+
+def _change(command: str, where: str, losses: tuple[Loss, ...], about: str = "") -> GuardChange:
+    """A change that this user makes now on this machine."""
+    import getpass
+    import time
+
+    from bus.hooksets.guard_changes import GuardChange
+    from bus.ids import host_name
+    from bus.system.calling_agent import calling_agent
+
+    agent = calling_agent()
+    return GuardChange(
+        how=command,
+        where=where,
+        losses=losses,
+        by=getpass.getuser(),
+        agent=agent.agent if agent is not None else "",
+        about=about,
+        host=host_name(),
+        ms=time.time_ns() // 10**6,
+    )
 
 
 def _keep(fleet: Context, change: GuardChange) -> bool:

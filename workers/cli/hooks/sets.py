@@ -11,7 +11,7 @@ import click
 
 from workers.cli.common import Context, common_options, pass_fleet
 from workers.cli.formatting import when
-from workers.cli.guard_reports import report_set_change
+from workers.cli.guard_reports import set_change
 
 if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from bus.hooksets.hook_tests import HookTest
@@ -53,13 +53,14 @@ def apply(fleet: Context, file: Path | None, message: str, yes: bool, dry_run: b
     if go_on and not fleet.confirm(f"Publish {name} ({holds(read)}) to the fleet?", yes):
         fleet.say("nothing was published")
         go_on = False
+    lost = set_change("hooks apply", before, read) if go_on else None
     now = (
-        fleet.run(lambda connections: put(connections, fleet.keys(), read, message=message, expected=version))
+        fleet.run(
+            lambda connections: put(connections, fleet.keys(), read, message=message, expected=version, change=lost)
+        )
         if go_on
         else version
     )
-    if go_on:
-        report_set_change(fleet, "hooks apply", before, read, now)
     if fleet.json:
         fleet.data(
             {
@@ -166,8 +167,8 @@ def rollback(fleet: Context, version: int | None, yes: bool) -> None:
     if not fleet.confirm(f"Put version {target} in force again?", yes):
         fleet.say("nothing was changed")
         return
-    made = fleet.run(lambda connections: put_back(connections, fleet.keys(), target))
-    report_set_change(fleet, "hooks rollback", sets[0], sets[1], made)
+    lost = set_change("hooks rollback", sets[0], sets[1])
+    made = fleet.run(lambda connections: put_back(connections, fleet.keys(), target, expected=now, change=lost))
     if fleet.json:
         fleet.data({"version": made, "as": target, "before": now, "diff": redacted(changes)})
     else:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from bus.errors import FleethookError, NotFound, Unreachable
 from bus.hooks import Hook, Layer
-from bus.hooksets.guard_changes import GuardChange, report, weakened
+from bus.hooksets.guard_changes import GuardChange, weakened
 from bus.hooksets.hookfile import HookFile
 from bus.hooksets.in_force import HookSet, Layered, Watcher
 from bus.hooksets.published import apply, current_version, diff, load_version
@@ -86,21 +86,19 @@ class RememberingCalls:
     async def _put(self, plan: Plan, version: int, before: HookFile, caller: str) -> int:
         after, by = plan.change_set(before), f"token {caller}"
         message = f"{plan.message}; by {by}"
-        try:
-            now = await apply(self._operator.connections(), self._keys, after, message=message, expected=version)
-        except Unreachable as error:
-            raise self._operator.refused(error) from error
         change = GuardChange(
             how="approvals remember",
-            where=f"version {now}",
+            where="",
             losses=weakened(_guards(before), _guards(after)),
             by=by,
-            about=f"version {now}",
             host=self._watcher.host,
             ms=time.time_ns() // 10**6,
         )
-        await report(self._connections, self._keys, change)
-        return now
+        connections = self._operator.connections()
+        try:
+            return await apply(connections, self._keys, after, message=message, expected=version, change=change)
+        except Unreachable as error:
+            raise self._operator.refused(error) from error
 
     async def _plan(self, request: Request) -> tuple[Plan, int, HookFile]:
         name = await whole_question_id(self._connections, self._keys, request.path_params["id"])

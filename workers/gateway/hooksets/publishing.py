@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bus.config.documents import loads
-from bus.errors import ConfigError, FleethookError, NotFound, Unreachable
-from bus.hooksets.guard_changes import GuardChange, report
+from bus.errors import ConfigError, NotFound, Unreachable
+from bus.hooksets.guard_changes import GuardChange, Loss
 from bus.hooksets.hookfile import HookFile, read_hook_document
 from bus.hooksets.published import SetChange, SetMoved, apply, current_version, diff, history, load_version, rollback
 from bus.ids import host_name
@@ -44,8 +44,8 @@ _MOST_PROBLEMS: Final = 20
 _IF_MATCH: Final = ("If-Match", 'The version in force that the change is made against, as in `ETag`: `"3"`.')
 _FILE: Final = "the body"
 
-Publish = Callable[[], Awaitable[int]]
-"""Publishes, and returns the new version."""
+Publish = Callable[[GuardChange | None], Awaitable[int]]
+"""Publishes, announces the guards that are lost, and returns the new version."""
 
 
 class ApplyQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -123,9 +123,11 @@ class Publishing:
         before, old = await self._current(request, is_dry=query.dry_run)
         file = await asyncio.to_thread(read_sent_file, await read_body(request, MOST_BYTES))
 
-        async def publish() -> int:
+        async def publish(lost: GuardChange | None) -> int:
             connections, by = self._operator.connections(), _who(request)
-            return await apply(connections, self._keys, file, message=query.message, expected=before, by=by)
+            return await apply(
+                connections, self._keys, file, message=query.message, expected=before, by=by, change=lost
+            )
 
         changes = diff(old, file, (f"version {before}", "new"))
         return await self._change(
@@ -142,9 +144,9 @@ class Publishing:
             raise NotFound(f"there is no version before {before} to roll back to")
         file = await load_version(self._connections, self._keys, target)
 
-        async def publish() -> int:
+        async def publish(lost: GuardChange | None) -> int:
             connections, by = self._operator.connections(), _who(request)
-            return await rollback(connections, self._keys, target, expected=before, by=by)
+            return await rollback(connections, self._keys, target, expected=before, by=by, change=lost)
 
         changes = diff(old, file, (f"version {before}", f"version {target}"))
         return await self._change(
@@ -182,7 +184,7 @@ class Publishing:
         version, published = before, False
         if publish is not None and (changes or always):
             try:
-                version, published = await publish(), True
+                version, published = await publish(_lost(request, command, losses)), True
             except SetMoved as error:
                 raise _moved(await current_version(self._connections, self._keys)) from error
             except Unreachable as error:
@@ -190,21 +192,6 @@ class Publishing:
             except ConfigError as error:
                 raise Problem(400, "set-invalid", str(error)) from error
             log.info("%s published version %d (%s)", _who(request), version, command)
-            if losses:
-                where = f"version {version}"
-                change = GuardChange(
-                    how=f"{command} over HTTP",
-                    where=where,
-                    losses=losses,
-                    by=_who(request),
-                    about=where,
-                    host=host_name(),
-                    ms=time.time_ns() // 10**6,
-                )
-                try:
-                    await report(self._connections, self._keys, change)
-                except FleethookError as error:  # the workers announce it, without the name
-                    warnings.append(f"who weakened the guards is not announced: {error}")
         said = Published(
             version=version,
             before=before,
@@ -276,6 +263,20 @@ def read_sent_file(raw: bytes) -> HookFile:
 
 def _who(request: Request) -> str:
     return f"token {request.scope[CALLER]}"
+
+
+def _lost(request: Request, command: str, losses: tuple[Loss, ...]) -> GuardChange | None:
+    """The change of the guards that this request makes; None if it weakens none."""
+    if not losses:
+        return None
+    return GuardChange(
+        how=f"{command} over HTTP",
+        where="",
+        losses=losses,
+        by=_who(request),
+        host=host_name(),
+        ms=time.time_ns() // 10**6,
+    )
 
 
 def _moved(version: int) -> Problem:

@@ -81,7 +81,11 @@ def test_a_file_is_replaced_in_one_step_behind_its_link(tmp_path: Path) -> None:
     real.write_text("old")
     real.chmod(0o640)
     link.symlink_to(real)
-    replace_file(link, "new")
+    seen: list[tuple[str, str, int]] = []
+    replace_file(
+        link, "new", before=lambda part: seen.append((part.read_text(), real.read_text(), part.stat().st_mtime_ns))
+    )
+    assert seen == [("new", "old", real.stat().st_mtime_ns)], "called with the whole content, before it is in place"
     assert (real.read_text(), link.is_symlink(), real.stat().st_mode & 0o777) == ("new", True, 0o640)
     replace_file(tmp_path / "made" / "new.yaml", "x")
     assert (tmp_path / "made" / "new.yaml").stat().st_mode & 0o777 == 0o600
