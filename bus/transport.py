@@ -32,6 +32,7 @@ _WIRE_BYTES: Final = 4 << 20
 """A large entry may take a second more for so many bytes."""
 _MOST_FAILURES: Final = 3
 _PAUSE_SECONDS: Final = 0.05
+_HELD_PAUSE_SECONDS: Final = 0.25
 _AT_ONCE: Final = 0.001
 _AGAIN_SECONDS: Final = 5.0
 """How long after an outage an evaluator may take until it says that it works at a request, or that the request is held."""
@@ -49,6 +50,8 @@ class Transport:
         self.spool, self._drains = spool, drains
         self.kept = 0
         """The number of events that went to the spool because Redis was away."""
+        self.ends = False
+        """Whether this process ends soon: calls that wait for a person are not waited for any more."""
         self._may_have_spooled = drains and spool is not None
         """Whether a publish has to send spooled events first."""
 
@@ -75,8 +78,8 @@ class Transport:
         """The reply to the request with these fields, by `deadline` (monotonic seconds).
 
         If hooks declare more time, waits while an evaluator says that they run, until `longest`. A server that is away is
-        tried for `outage` seconds, since a restart must let no call pass. Raises NoEvaluator, RequestTimeout, Unreachable,
-        and Unanswered instead of them if the call waits for a person.
+        tried for `outage` seconds, since a restart must let no call pass; a call that waits for a person is tried until its
+        end. Raises NoEvaluator, RequestTimeout, Unreachable, and Unanswered instead of them if the call waits for a person.
         """
         held = _HeldCall(self.keys("reply", reply_token()))
         try:
@@ -160,6 +163,7 @@ class Transport:
         alive: Command = ("EXISTS", self.keys("alive", "evaluator"), note_key(reply))
         added, failures, in_a_row, tried_until = False, 0, 0, 0.0
         while (left := deadline - time.monotonic()) > 0:
+            self._check_end(held)
             wait = min(left, WAIT_SLICE)
             commands: list[Command] = [alive, ("BLMOVE", reply, reply, "LEFT", "LEFT", f"{wait:.3f}")]
             if not added:
@@ -174,18 +178,18 @@ class Transport:
                     if raw is None:
                         await held.look(connection)
             except NoEvaluator:
-                if not failures or time.monotonic() >= tried_until:
+                if not held.answer and (not failures or time.monotonic() >= tried_until):
                     raise
-                await asyncio.sleep(_PAUSE_SECONDS)  # after an outage the evaluators come back in a moment
+                await asyncio.sleep(held.pause)  # after an outage the evaluators come back in a moment
                 continue
             except Unreachable:
                 added, failures, in_a_row = False, failures + 1, in_a_row + 1
                 if in_a_row == 1:
                     tried_until = time.monotonic() + outage
                 if in_a_row >= _MOST_FAILURES:
-                    if time.monotonic() >= tried_until:
+                    if not held.answer and time.monotonic() >= tried_until:
                         raise
-                    await asyncio.sleep(_PAUSE_SECONDS)
+                    await asyncio.sleep(held.pause)
                 continue
             if raw is not None:
                 return raw
@@ -199,6 +203,7 @@ class Transport:
         """
         reply, tried_until, again_until = held.reply, 0.0, 0.0
         while (left := longest - time.monotonic()) > 0:
+            self._check_end(held)
             try:
                 with self.connections.lease() as connection:
                     if tried_until:
@@ -211,14 +216,18 @@ class Transport:
                     command: Command = ("BLMOVE", reply, reply, "LEFT", "LEFT", f"{wait:.3f}")
                     raw = await _answer(connection, command, wait + 2 * WAIT_SLICE)
             except Unreachable:
-                tried_until = tried_until or time.monotonic() + outage
+                tried_until = tried_until or (longest if held.answer else time.monotonic() + outage)
                 if time.monotonic() >= tried_until:
                     raise
-                await asyncio.sleep(_PAUSE_SECONDS)
+                await asyncio.sleep(held.pause)
                 continue
             if raw is not None or not runs:
                 return raw
         return None
+
+    def _check_end(self, held: _HeldCall) -> None:
+        if self.ends and held.answer:
+            raise Unreachable("the process that waited for the answer ends")
 
 
 class _HeldCall:
@@ -228,6 +237,11 @@ class _HeldCall:
         self.reply = reply
         self.answer = b""
         """The answer that counts if no other one comes in time; empty if the call is not held, as far as is known."""
+
+    @property
+    def pause(self) -> float:
+        """Seconds between two tries to reach a server that is away; a person's answer may take minutes."""
+        return _HELD_PAUSE_SECONDS if self.answer else _PAUSE_SECONDS
 
     async def look(self, connection: Connection) -> bool:
         """Whether there is a note: hooks still run, or the call is held."""

@@ -211,10 +211,14 @@ def always(answer: HookAnswer) -> Reply:
 
 @dataclass
 class Proxy:
-    """A TCP door to the unix socket `target`; `swallow` may take a chunk of replies away, or cut (ConnectionError)."""
+    """A door to the unix socket `target`, by TCP or at the unix socket `path`.
+
+    `swallow` may take a chunk of replies away, or cut (ConnectionError).
+    """
 
     target: Path
     tls: ssl.SSLContext | None = None
+    path: Path | None = None
     swallow: Callable[[int, bytes], bool] = lambda _number, _chunk: False
     """Asked for each chunk of replies: number of the connection from 0, bytes."""
     connections: int = 0
@@ -223,8 +227,13 @@ class Proxy:
     _threads: list[threading.Thread] = field(default_factory=list)
 
     def __enter__(self) -> Self:
-        self._door = socket.create_server(("127.0.0.1", 0))
-        self.port = self._door.getsockname()[1]
+        if self.path is not None:
+            self._door = socket.socket(socket.AF_UNIX)
+            self._door.bind(str(self.path))
+            self._door.listen()
+        else:
+            self._door = socket.create_server(("127.0.0.1", 0))
+            self.port = self._door.getsockname()[1]
         self._start(self._accept)
         return self
 

@@ -20,8 +20,8 @@ LOOK_S = 0.5
 """Seconds that a call waits before it checks whether the gateway still answers, and the most seconds of that check."""
 LATE_S = 2.0
 """The same while a slow hook runs."""
-AWAY = (502, 503, 504)
-"""The statuses of a balancer that reaches no gateway."""
+AWAY = (500, 502, 503, 504)
+"""The statuses, without a code, of a balancer that reaches no gateway, and of a gateway that ends before its drain is over."""
 FULL = (b"connections", b"busy")
 """The error codes of a gateway that takes no more at this moment."""
 HAS_REQUEST = (b"no-verdict", b"no-evaluator")
@@ -57,6 +57,23 @@ class GatewayLink:
         self.send(b"GET /livez HTTP/1.1\r\nHost: %b\r\n\r\n" % self.host)
         self.answer()
 
+    def look(self, call: "Any", seconds: float) -> None:
+        """Raises OSError or NoAnswer unless the gateway answers within `seconds`; asks it whether the call waits for a person.
+
+        A gateway that has no such path, or no answer because Redis is away, answers all the same.
+        """
+        self.ping(seconds)
+        if call.provisional:
+            return
+        secret = b"Authorization: Bearer %b\r\n" % self.token if self.token else b""
+        try:
+            self.send(b"GET /v1/entries/%b HTTP/1.1\r\nHost: %b\r\n%b\r\n" % (call.id, self.host, secret))
+            call.provisional = self.answer()
+        except (OSError, self.no_answer):
+            return
+        if call.provisional:
+            call.extend()
+
     def ask(self, call: "Any", fields: "list[bytes]") -> bytes:
         """The reply to a request of a `HookCall`; raises NoAnswer, OSError.
 
@@ -80,7 +97,7 @@ class GatewayLink:
         """The answer by `until`; with `more`, waits longer while the gateway waits for a slow hook.
 
         After `late` seconds a waiting call checks that the gateway still answers: one that hangs costs a moment, not the whole
-        deadline.
+        deadline. A call that waits for a person waits for as long as its agent does.
         """
         while True:
             try:
@@ -92,11 +109,13 @@ class GatewayLink:
                 call.acked = True
                 if not more or now >= call.hard - 0.15:
                     raise self.no_answer("no answer in time")
-                call.waits, call.soft, call.end = True, call.hard - 0.15, call.hard
+                call.extend()
                 until, late = call.soft, LATE_S
             other = GatewayLink(self.connect, now + late, self.host, self.token, self.no_answer, self.pack)
-            other.ping(late)
+            other.look(call, late)
             other.sock.close()
+            if call.provisional:
+                until, late, more = call.soft, LATE_S, True
 
     def post(self, body: bytes) -> None:
         """Sends entries, in the format of the spool."""

@@ -219,6 +219,7 @@ class HookCall:
                 broke = link is not None and isinstance(error, (ConnectionError, TimeoutError))
                 if broke and (self.acked or (self.plan.gateway and not broken)):
                     until = time.monotonic() + window
+                until = self.soft if self.provisional else until  # a person's answer may come until the deadline
                 if broke and not (broken or self.publish or self.marked):
                     broken = 1  # the answer may have been lost when the connection broke
                     continue
@@ -234,7 +235,7 @@ class HookCall:
                     seconds = min(until, self.soft) - time.monotonic()
                     self.plan.server = resolve(self.plan.server, self.plan.name, seconds)
             time.sleep(pause)
-            pause = min(0.1, pause * 2)
+            pause = min(0.5 if self.provisional else 0.1, pause * 2)
 
     def ask(self, link: "Link | GatewayLink", reply: bytes, broken: int) -> "tuple[int, bytes, bytes] | None":
         """One exchange; a repeated one adds the same id, which is evaluated once, and reads the same answer."""
@@ -282,6 +283,10 @@ class HookCall:
         answer, self.flag = unpack_answer(raw)
         self.answered = True
         return answer
+
+    def extend(self) -> None:
+        """Lets the call wait for as long as its agent does: a slow hook runs, or a person is asked."""
+        self.waits, self.soft, self.end = True, self.hard - 0.15, self.hard
 
     def finish(self) -> None:
         """Records a fallback, sets the mark, and sends spooled events; the agent has its answer already."""

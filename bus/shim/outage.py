@@ -25,7 +25,12 @@ come from a server that has become a replica, until the name or the proxy in fro
 
 
 def may_return(call: "Any", error: Exception, connected: bool) -> bool:
-    """Whether an error may be over soon: nothing listens, the connection broke, or the server is still reading its data."""
+    """Whether an error may be over soon: nothing listens, the connection broke, or the server is still reading its data.
+
+    A call that waits for a person is tried again after any error: its question goes on, and the answer may still come.
+    """
+    if call.provisional:
+        return True
     if call.publish and not call.marked:
         return False  # no agent waits for its answer: it goes to the spool at once, which marks it for the workers
     if is_no_answer(error):

@@ -121,6 +121,15 @@ def endpoints(
             refusals=(504,),
         ),
         Endpoint(
+            "GET",
+            "/v1/entries/{id}",
+            "publish",
+            entries.held,
+            (Content(None, ("application/octet-stream",)),),
+            query=NoQuery,
+            also=(204,),
+        ),
+        Endpoint(
             "POST",
             "/v1/events",
             "publish",

@@ -91,7 +91,9 @@ class Gateway:
         self.socket, self._file = places.gateway_socket, places.gateway_file
         self.name = consumer_name("gateway")
         self._tokens = TokenBook(connections, keys)
-        transport = Transport(connections, keys, program_spool(places, url, keys.prefix), drains=False)
+        self._transport = transport = Transport(
+            connections, keys, program_spool(places, url, keys.prefix), drains=False
+        )
         policy, budget, self._stops = settings.on_failure, settings.budget, Enforcement(connections, keys)
         self._counters = Counters(connections, keys)
         self._feed = Feed(
@@ -191,6 +193,7 @@ class Gateway:
             ending.cancel()
             stop.set()  # if one server has failed, the other one ends too
             self._feed.ended.set()
+            self._transport.ends = True
             for server in self._servers:
                 server.should_exit = True
             await asyncio.gather(*serving)

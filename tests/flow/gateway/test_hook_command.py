@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import socket
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,15 +20,15 @@ from bus.config.settings import Settings
 from bus.errors import ConfigError
 from bus.events import SOURCES
 from bus.shim.answer import HookAnswer
-from bus.shim.answer_file import hook_command, write_answer_file
+from bus.shim.answer_file import write_answer_file
 from bus.shim.spool import drain, spool_status
-from bus.system.directories import Directories, directories
+from bus.system.directories import directories
 from tests.shim_kit import Proxy
-from tests.support.fleet import HOST, NAMESPACE, Fleet
-from tests.support.forked import hook_answer
+from tests.support.fleet import HOST, Fleet
 from tests.support.gateway import Gateway, payloads, without_ids
-from tests.support.waiting import BUDGET, PATIENCE, wait_until
-from workers.admin.agent_setup import GATEWAY_TOKEN, SHIM_URL, agent_only_gateway, agent_only_url, answers_for
+from tests.support.gateway_agent import GatewayAgent
+from tests.support.waiting import PATIENCE, wait_until
+from workers.admin.agent_setup import GATEWAY_TOKEN, agent_only_gateway, agent_only_url, answers_for
 from workers.admin.doctor.gateway import gateway_checks
 from workers.admin.doctor.rights import rights_checks
 
@@ -53,33 +52,6 @@ hooks:
 """
 
 
-class Agent:
-    """One agent of this machine with its answer file for one server."""
-
-    def __init__(self, world: Fleet, name: str, folder: Path, url: str = "", token: str = "", **more: object) -> None:
-        self.name = name
-        self.places: Directories = directories({"FLEETHOOK_HOME": str(folder / (url.partition(":")[0] or "redis"))})
-        settings = Settings(**{"namespace": NAMESPACE, "host": HOST, "url": url, "budget": BUDGET, **more})  # type: ignore[arg-type]  # by their names
-        environ = {GATEWAY_TOKEN: token} if url else {SHIM_URL: world.url("shim")}
-        answers, self.warnings = answers_for(name, settings, self.places, closed=False, environ=environ)
-        self.file = self.places.answer_file(name)
-        write_answer_file(self.file, answers)
-
-    @property
-    def spool(self) -> Path:
-        return self.places.spool(self.name)
-
-    def hook(self, native: str, payload: bytes, **env: str) -> HookAnswer:
-        """What the agent's hook command prints."""
-        words = hook_command(sys.executable, self.name, native, self.file)
-        return hook_answer(words, payload, env={"PATH": os.defpath, **env})
-
-    def call(self, session: str, command: str = "ls") -> HookAnswer:
-        """The answer before one shell command."""
-        call = {"session_id": session, "hook_event_name": "PreToolUse", "tool_name": "Bash", "cwd": "/"}
-        return self.hook("PreToolUse", json.dumps({**call, "tool_input": {"command": command}}).encode())
-
-
 @pytest.fixture(scope="module", autouse=True)
 def hooks(world: Fleet, gateway: Gateway) -> None:
     assert gateway.port
@@ -87,8 +59,8 @@ def hooks(world: Fleet, gateway: Gateway) -> None:
 
 
 @pytest.fixture
-def claude(world: Fleet, gateway: Gateway, tmp_path: Path) -> Agent:
-    return Agent(world, "claude", tmp_path, f"unix://{gateway.socket}")
+def claude(world: Fleet, gateway: Gateway, tmp_path: Path) -> GatewayAgent:
+    return GatewayAgent(world, "claude", tmp_path, f"unix://{gateway.socket}")
 
 
 @contextmanager
@@ -120,7 +92,7 @@ def test_every_agent_hears_the_same_bytes_by_redis_and_by_gateway(
     assert len(announced) > 8
     cases = [*waits, *announced.values()]
     doors = {
-        name: {agent: Agent(world, agent, tmp_path / agent, url, token) for agent in SOURCES}
+        name: {agent: GatewayAgent(world, agent, tmp_path / agent, url, token) for agent in SOURCES}
         for name, url in (("redis", ""), ("unix", f"unix://{gateway.socket}"), ("tcp", gateway.url))
     }
 
@@ -129,7 +101,7 @@ def test_every_agent_hears_the_same_bytes_by_redis_and_by_gateway(
         names = list(doors) if number % 11 == 0 else ["redis", "unix"]
         return [answer(doors[name][agent], native, payload) for name in names]
 
-    def answer(agent: Agent, native: str, payload: bytes) -> HookAnswer:
+    def answer(agent: GatewayAgent, native: str, payload: bytes) -> HookAnswer:
         for _ in range(3):  # where this machine is so busy that the policy answered, it is asked again
             found = without_ids(agent.hook(native, payload))
             if b"no hook answered" not in found.stdout + found.stderr:
@@ -146,11 +118,11 @@ def test_every_agent_hears_the_same_bytes_by_redis_and_by_gateway(
 
 
 @pytest.mark.parametrize("session", ["deny", "ask"])
-def test_what_a_rule_decides_arrives(claude: Agent, session: str) -> None:
+def test_what_a_rule_decides_arrives(claude: GatewayAgent, session: str) -> None:
     assert json.loads(claude.call(session).stdout)["hookSpecificOutput"]["permissionDecision"] == session
 
 
-def test_an_announced_event_is_on_record_with_its_folder_and_parent(claude: Agent, world: Fleet) -> None:
+def test_an_announced_event_is_on_record_with_its_folder_and_parent(claude: GatewayAgent, world: Fleet) -> None:
     payload = json.dumps({"session_id": "announced", "message": "größer"}).encode()
     assert claude.hook("Notification", payload) == HookAnswer()
     wait_until(lambda: world.events(session="announced"), "the event is on record")
@@ -159,7 +131,7 @@ def test_an_announced_event_is_on_record_with_its_folder_and_parent(claude: Agen
 
 
 def test_a_hook_that_declares_more_time_than_the_budget_gets_it(world: Fleet, gateway: Gateway, tmp_path: Path) -> None:
-    agent = Agent(world, "claude", tmp_path, f"unix://{gateway.socket}", budget=1.0)
+    agent = GatewayAgent(world, "claude", tmp_path, f"unix://{gateway.socket}", budget=1.0)
     began = time.monotonic()
     answer = agent.call("slow")
     assert b"took its time" in answer.stdout, answer
@@ -169,7 +141,7 @@ def test_a_hook_that_declares_more_time_than_the_budget_gets_it(world: Fleet, ga
 def test_without_a_gateway_the_call_falls_back_at_once_and_its_event_waits_on_the_disk(
     world: Fleet, gateway: Gateway, tmp_path: Path
 ) -> None:
-    agent = Agent(world, "claude", tmp_path, f"unix://{tmp_path}/gateway.sock")
+    agent = GatewayAgent(world, "claude", tmp_path, f"unix://{tmp_path}/gateway.sock")
     assert b"nothing blocked" in agent.call("away").stdout
     assert agent.hook("Notification", b'{"session_id": "away", "message": "hi"}') == HookAnswer()
     assert spool_status(agent.spool).records == 2
@@ -181,7 +153,7 @@ def test_without_a_gateway_the_call_falls_back_at_once_and_its_event_waits_on_th
 
 
 def test_the_next_call_after_an_outage_sends_what_waited(world: Fleet, gateway: Gateway, tmp_path: Path) -> None:
-    agent = Agent(world, "claude", tmp_path, f"unix://{tmp_path}/gateway.sock")
+    agent = GatewayAgent(world, "claude", tmp_path, f"unix://{tmp_path}/gateway.sock")
     agent.hook("Notification", b'{"session_id": "later", "message": "hi"}')
     (tmp_path / "gateway.sock").symlink_to(gateway.socket)
     assert json.loads(agent.call("deny").stdout)["hookSpecificOutput"]["permissionDecision"] == "deny"
@@ -189,7 +161,7 @@ def test_the_next_call_after_an_outage_sends_what_waited(world: Fleet, gateway: 
     wait_until(lambda: not spool_status(agent.spool).records, "the spool is empty")
 
 
-def test_a_gateway_that_hangs_costs_seconds_once_and_a_moment_from_then_on(claude: Agent, world: Fleet) -> None:
+def test_a_gateway_that_hangs_costs_seconds_once_and_a_moment_from_then_on(claude: GatewayAgent, world: Fleet) -> None:
     with stopped(world, "gateway"):
         began = time.monotonic()
         assert b"nothing blocked" in claude.call("hangs").stdout
@@ -202,7 +174,7 @@ def test_a_gateway_that_hangs_costs_seconds_once_and_a_moment_from_then_on(claud
     assert json.loads(claude.call("deny").stdout)["hookSpecificOutput"]["permissionDecision"] == "deny"
 
 
-def test_without_an_evaluator_the_failure_policy_answers_and_is_on_record(claude: Agent, world: Fleet) -> None:
+def test_without_an_evaluator_the_failure_policy_answers_and_is_on_record(claude: GatewayAgent, world: Fleet) -> None:
     (evaluator,) = [one for one in world.workers if one.kind == "evaluator" and one.runs()]
     evaluator.process.terminate()
     evaluator.process.wait(PATIENCE)
@@ -222,7 +194,7 @@ def test_calls_whose_connection_breaks_while_they_wait_ask_again_and_no_hook_run
     started = world.folder / "started"
     started.write_text("")
     with Proxy(gateway.socket) as proxy, ThreadPoolExecutor(3) as pool:
-        agent = Agent(world, "claude", tmp_path, f"http://127.0.0.1:{proxy.port}", gateway.token("broken"))
+        agent = GatewayAgent(world, "claude", tmp_path, f"http://127.0.0.1:{proxy.port}", gateway.token("broken"))
         calls = [pool.submit(agent.call, "slow") for _ in range(3)]
         wait_until(lambda: len(started.read_text().split()) == 3, "the hooks run")
         proxy.cut()
@@ -233,7 +205,7 @@ def test_calls_whose_connection_breaks_while_they_wait_ask_again_and_no_hook_run
 
 
 def test_a_refused_token_is_a_loud_fallback(world: Fleet, gateway: Gateway, tmp_path: Path) -> None:
-    agent = Agent(world, "claude", tmp_path, gateway.url, "fht_wrong")
+    agent = GatewayAgent(world, "claude", tmp_path, gateway.url, "fht_wrong")
     assert b"nothing blocked" in agent.call("refused").stdout
     assert spool_status(agent.spool).records == 1
     assert b"gateway refused: token-invalid" in agent.spool.read_bytes()
@@ -243,8 +215,8 @@ def test_an_address_needs_a_token_and_no_redis_credentials_are_in_the_file(
     world: Fleet, gateway: Gateway, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match="needs a token"):
-        Agent(world, "claude", tmp_path, gateway.url)
-    agent = Agent(world, "claude", tmp_path, f"unix://{gateway.socket}")
+        GatewayAgent(world, "claude", tmp_path, gateway.url)
+    agent = GatewayAgent(world, "claude", tmp_path, f"unix://{gateway.socket}")
     assert b"auth\t\t\n" in agent.file.read_bytes()
     assert str(world.server.socket).encode() not in agent.file.read_bytes()
 

@@ -6,6 +6,7 @@ with the bytes of the reply, or any number of `events` entries. The hook command
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from typing import Final
@@ -18,6 +19,7 @@ from bus.requests import MOST_BUDGET_MS, checked_context
 from bus.shim.spool import BATCH_BYTES, read_records
 from bus.transport import Fields, Transport
 from bus.wire.entry_fields import PUBLISHED
+from bus.wire.streams import checked
 from workers.gateway.bodies import MOST_BYTES, read_body
 from workers.gateway.calls.trace_headers import server_span
 from workers.gateway.calls.waiting import ask, or_hang_up, refuse_secret
@@ -41,6 +43,7 @@ _OUTAGE_PART: Final = 0.2
 _RETURN_SECONDS: Final = 0.25
 _RETURN_PART: Final = 0.05
 _MARKED_SECONDS: Final = 0.25
+_LOOK_SECONDS: Final = 0.25
 """Limits for reaching a Redis that is away, as in the hook command: seconds, the part of the deadline, and seconds if Redis
 was already away at the last call. The time that is kept for the way back: seconds, and the part of the time."""
 
@@ -67,6 +70,23 @@ class Entries:
             named.update(span.context.headers())
             return Response(await self._ask(request, named, began), media_type="application/octet-stream")
 
+    async def held(self, request: Request) -> Response:
+        """The answer that counts for a call while it waits for a person; 204 if it does not wait, or Redis is away.
+
+        The hook command asks for it while it waits, to have it when this gateway dies.
+        """
+        question = self._transport.keys("question", request.path_params["id"])
+        try:
+            async with asyncio.timeout(_LOOK_SECONDS):
+                with self._transport.connections.lease() as connection:
+                    (row,) = await connection.exchange([("HMGET", question, "provisional", "replied")])
+                provisional, replied = checked(row, "looking for a question")
+        except (Unreachable, TimeoutError):
+            return Response(status_code=204)
+        if provisional is None or replied is not None:
+            return Response(status_code=204)
+        return Response(provisional, media_type="application/octet-stream")
+
     async def _ask(self, request: Request, named: Named, began: float) -> bytes:
         budget, patience = (_seconds(named, name) for name in ("budget", "patience"))
         entry = tuple(part for name, value in named.items() if name not in _TIMES for part in (name, value))
@@ -79,6 +99,8 @@ class Entries:
         try:
             raw = await or_hang_up(request, waiting)
         except Unanswered as error:
+            if self._transport.ends:  # the hook command asks the next gateway, which waits for the same answer
+                raise Problem(503, "busy", "this gateway ends; send the request again") from error
             names = ("source", "event", "host")
             about = tuple(part for name in names for part in (name, named.get(name, b"")))
             await self._transport.report_fallback(entry, about, str(error))
