@@ -132,12 +132,13 @@ def test_an_answer_that_is_given_while_no_gateway_runs_reaches_the_agent(
         "redis": "allow",
     }
     assert "not by http" in found["http"][1]
+    names = {question.id for question in asked.values()}
+    wait_until(lambda: names <= {seen.id for seen in world.events()}, "the calls are on record")
     for question in asked.values():
-        wait_until(lambda name=question.id: any(seen.id == name for seen in world.events()), "the call is on record")
         (seen,) = [seen for seen in world.events() if seen.id == question.id]
         assert (seen.verdict.approval.state if seen.verdict and seen.verdict.approval else "") in {"approved", "denied"}
         assert not seen.fallback
-    assert not [seen for seen in world.events() if seen.of in {one.id for one in asked.values()}], "no call fell back"
+    assert not [seen for seen in world.events() if seen.of in names], "no call fell back"
 
 
 def test_a_gateway_that_is_told_to_end_denies_the_held_calls_of_hooks_without_a_command(

@@ -93,7 +93,7 @@ def start_calls(
     asked = {"hook_type": "pre-tool-use", "source": "claude", "input_data": by_gobby}
     path = "/v1/hooks/claude/PreToolUse" + (f"?wait={seconds}s" if seconds else "")
     return Callers(
-        held.call("deploy by program", **({"timeout": seconds} if seconds else {})),
+        held.call("deploy by program", timeout=seconds or PATIENCE * 5),
         hook,
         pool.submit(post, daemon.gateway.unix(), path, by_http, headers),
         None if seconds else pool.submit(post, daemon.http(), "/hooks/execute", asked),

@@ -20,11 +20,11 @@ import pytest
 from bus.ids import event_id
 from bus.shim import MAX_STDIN
 from bus.shim.spool import spool_status
-from tests.flow.gateway.test_hook_command import Agent
 from tests.shim_kit import Proxy
 from tests.support.balancer import Balancer
 from tests.support.fleet import Fleet, fleet
 from tests.support.gateway import Gateway
+from tests.support.gateway_agent import GatewayAgent
 from tests.support.live import LiveClient, live
 from tests.support.servers import free_port
 from tests.support.waiting import PATIENCE, wait_until
@@ -73,7 +73,7 @@ def test_the_hook_command_reaches_a_gateway_by_https_with_a_private_authority(
     token = gateway.token("by-tls")
     with Proxy(gateway.socket, tls=context) as proxy:
         base = f"https://localhost:{proxy.port}"
-        right = Agent(world, "claude", tmp_path / "right", f"{base}?ssl_ca_certs={certificate}", token)
+        right = GatewayAgent(world, "claude", tmp_path / "right", f"{base}?ssl_ca_certs={certificate}", token)
         assert b"Not on Fridays" in right.call("deny").stdout
         assert not spool_status(right.spool).records
         assert gateway_rights_check("claude", right.file).status == "ok"
@@ -82,7 +82,7 @@ def test_the_hook_command_reaches_a_gateway_by_https_with_a_private_authority(
             ("another name", f"https://127.0.0.1:{proxy.port}?ssl_ca_certs={certificate}", token),
             ("another token", f"{base}?ssl_ca_certs={certificate}", "fht_wrong"),
         ):
-            wrong = Agent(world, "claude", tmp_path / name, url, bearer)
+            wrong = GatewayAgent(world, "claude", tmp_path / name, url, bearer)
             assert b"nothing blocked" in wrong.call("deny").stdout, name
             assert spool_status(wrong.spool).records == 1, "the event waits"
             assert gateway_rights_check("claude", wrong.file).status == "fail"
@@ -91,7 +91,7 @@ def test_the_hook_command_reaches_a_gateway_by_https_with_a_private_authority(
 def test_a_payload_of_16_mib_is_judged_whole_by_the_hook_command(
     world: Fleet, gateway: Gateway, tmp_path: Path
 ) -> None:
-    agent = Agent(world, "claude", tmp_path, f"unix://{gateway.socket}")
+    agent = GatewayAgent(world, "claude", tmp_path, f"unix://{gateway.socket}")
     call: dict[str, Any] = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "cwd": "/", "session_id": "deny"}
     text = json.dumps({**call, "tool_input": {"command": "echo ", "pad": ""}})
     large = text.replace('"pad": ""', f'"pad": "{"x" * (MAX_STDIN - len(text))}"').encode()
@@ -158,7 +158,7 @@ def test_killed_gateways_behind_a_balancer_lose_nothing_and_answer_nothing_twice
                 answers.extend(http_call(client, base, number) for number in numbers)
 
         def by_shim(part: int) -> None:
-            agent = Agent(world, "claude", tmp_path / str(part), base, token)
+            agent = GatewayAgent(world, "claude", tmp_path / str(part), base, token)
             printed.extend(agent.call("load").stdout for _ in range(SHIM_CALLS // 2))
             assert not spool_status(agent.spool).records
 
