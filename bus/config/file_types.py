@@ -193,6 +193,23 @@ class ImportEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             examples=["2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"],
         ),
     ] = ""
+    servers: Annotated[
+        str,
+        Meta(
+            pattern="^[0-9a-f]{64}" + END,
+            description="SHA-256 of a plugin's whole folder. While the folder has this content, the plugin's MCP servers may "
+            "be started (only in your own file). `plugins add` writes it.",
+            examples=["fcde2b2edba56bf408601fb721fe9b5c338d10ee429ea04fae5511b68fbf8fb9"],
+        ),
+    ] = ""
+    env_pass: Annotated[
+        list[EnvName],
+        Meta(
+            description="Variables that the plugin's MCP servers get. Without it, they get only harmless ones such as PATH, "
+            "HOME and LANG.",
+            examples=[["GITHUB_TOKEN"]],
+        ),
+    ] = msgspec.field(default_factory=list)
 
 
 class GuardException(ExactCall, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

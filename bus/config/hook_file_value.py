@@ -76,6 +76,10 @@ class Imported:
     hooks: tuple[str, ...] = ()
     endpoints: tuple[str, ...] = ()
     sections: Mapping[str, Any] = field(default_factory=dict)
+    servers: str = ""
+    """The accepted content of a plugin whose MCP servers may be started: the digest of its folder."""
+    env_pass: tuple[str, ...] = ()
+    """Variables that these servers get."""
 
 
 @dataclass(frozen=True, slots=True)

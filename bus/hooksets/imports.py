@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from bus.config.hook_file_value import HookFile, Imported, matcher_checks
 from bus.config.validation import convert
 from bus.errors import ConfigError, NotAccepted, PatternError, TargetRefused
 from bus.hookfiles import find_hooks
+from bus.hookfiles.claude.plugins import is_plugin
 from bus.hooks import NATIVE, Endpoint, Hook, Layer, Plugin
 from bus.hooksets.detect import detect_dialect, file_in
 from bus.hooksets.pinned_imports import check_alone, content_digest, keep_folder, kept_folder, with_pins
@@ -113,7 +115,8 @@ def read_imports(
             found.problems.append(_placed(error, document, (*path, *where), place))
             found.imports.append(Imported(str(place), origin, entry.dialect or "", broken=not is_gone(place)))
             continue
-        _add(found, file, imported, ids, entry, on_failure)
+        named = replace(imported, servers=entry.servers, env_pass=tuple(entry.env_pass))
+        _add(found, file, named, ids, entry, on_failure)
     return found
 
 
@@ -212,7 +215,8 @@ def _read(
 
 
 def _not_accepted(place: Path, what: str) -> NotAccepted:
-    hint = f"`fleethook hooks import {place} --to user` shows it and accepts it"
+    command = "plugins add {}" if is_plugin(place) else "hooks import {} --to user"
+    hint = f"`fleethook {command.format(shlex.quote(str(place)))}` shows it and accepts it"
     error = NotAccepted(what, hint=hint)
     error.source, error.unread = str(place), True
     return error
@@ -322,7 +326,7 @@ def _add(
     found.warnings += file.warnings
     found.imports += [
         replace(imported, hooks=tuple(hook.id for hook in hooks), endpoints=tuple(target.id for target in endpoints)),
-        *file.imports,
+        *(replace(below, servers="") for below in file.imports),  # only the file itself may let programs start
     ]
 
 

@@ -28,7 +28,7 @@ MOST_FILES: Final = 500
 """The most files of a pattern or a folder that are pinned, and the most scripts of a hook that are read for their loads."""
 MOST_BYTES: Final = 32 * 1024 * 1024
 """The most bytes of all files of a pattern or a folder."""
-_CACHES: Final = frozenset({"__pycache__", ".git", "node_modules", ".mypy_cache", ".ruff_cache", ".pytest_cache"})
+CACHES: Final = frozenset({"__pycache__", ".git", "node_modules", ".mypy_cache", ".ruff_cache", ".pytest_cache"})
 
 _WORD: Final = re.compile(r"[^\s;|&()<>`'\"=]+")
 _LEADING_VARIABLE: Final = re.compile(r"(?:\$(?:\w+|\{\w+[^}]*\}))?/")
@@ -106,7 +106,7 @@ def is_many(name: str) -> bool:
 
 def _below(folder: str) -> Iterator[str]:
     for place, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in _CACHES)
+        folders[:] = sorted(name for name in folders if name not in CACHES)
         yield from (os.path.join(place, name) for name in sorted(files))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import stat
 from collections import OrderedDict
 from typing import Final
@@ -89,7 +90,11 @@ def check_pins(hook: Hook, directory: str) -> None:
     if not hook.pins:
         return
     file = hook.origin.rpartition(":")[0]
-    accept = f"fleethook hooks import {file} --to user" if hook.layer == "user" else "fleethook hooks trust"
+    accept = (
+        f"fleethook hooks import {shlex.quote(file)} --to user" if hook.layer == "user" else "fleethook hooks trust"
+    )
+    if hook.layer == "user" and hook.own.get("root"):
+        accept = f"fleethook plugins add {shlex.quote(hook.own['root'])}"
     for path, digest in hook.pins.items():
         now = script_digest(path)
         if now == TOO_MANY:

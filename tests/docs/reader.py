@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,7 @@ GUARDED = ("README.md", "docs/guards.md", "docs/python.md")
 
 _SECONDS = 30.0
 _PUBLISHES = re.compile(r"fleethook (hooks (apply|rollback)|guards publish)")
+_EDITS = re.compile(r"fleethook plugins (add|remove|enable|disable)\b")
 _USER_FILE = ".config/fleethook/fleethook.yaml"
 
 
@@ -111,7 +113,10 @@ class Reader:
         _compare(block, command, out)
         assert code == exit_code, f"{block.place}: `{command.line}` ended with {code}:\n{out}"
         if _PUBLISHES.search(command.line):
-            asyncio.run(_newest_set_in_force(self._url))
+            asyncio.run(_in_force(self._url))
+        if _EDITS.search(command.line):
+            _, listed = terminal.run("fleethook hooks list", _SECONDS)
+            asyncio.run(_in_force(self._url, *re.findall(r"\buser@\w+", listed)))
 
     def _save(self, block: Block, folder: Path) -> None:
         path = self.home / block.file[2:] if block.file.startswith("~/") else folder / block.file
@@ -128,20 +133,23 @@ class Reader:
         assert done.returncode == block.exit_code, f"{block.place}:\n{done.stdout}{done.stderr}"
 
 
-async def _newest_set_in_force(url: str) -> None:
-    """Return when three verdicts in a row, of two evaluators, name the newest version: a person types no faster.
+async def _in_force(url: str, *wanted: str) -> None:
+    """Return when three verdicts in a row, of two evaluators, name these versions: a person types no faster.
+
+    Without a version, it is the newest published one.
 
     It asks from this process: each command of its own would take half a second.
     """
     connections, keys, bus = Connections(url), Keys(Settings().namespace), Bus(url)
-    version = await current_version(connections, keys)
+    wanted = wanted or (f"fleet@{await current_version(connections, keys)}",)
 
     async def is_in_force() -> bool:
-        verdicts = [await bus.request(Event(type="notification", source="generic")) for _ in range(3)]
-        return all(re.search(rf"\bfleet@{version}\b", verdict.version) for verdict in verdicts)
+        event = Event(type="notification", source="generic", host=socket.gethostname())
+        verdicts = [await bus.request(event) for _ in range(3)]
+        return all(set(wanted) <= set(verdict.version.split()) for verdict in verdicts)
 
     try:
-        await until(is_in_force, "every evaluator has the published set")
+        await until(is_in_force, f"every evaluator has {' '.join(wanted)}")
     finally:
         await bus.close()
         await connections.close()

@@ -10,12 +10,13 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from bus.config.documents import Document, PathParts, Plain, load, loads, read_file
 from bus.errors import ConfigError
+from bus.hookfiles.claude.mcp_servers import FILES, McpServer, ion_server, is_bundle, server_file, server_map
 from bus.lazy.regex import lazy_regex
 from bus.matching.paths import within
 
@@ -24,13 +25,11 @@ HOOKS: Final = Path("hooks", "hooks.json")
 _MARKS: Final = (
     MANIFEST,
     HOOKS,
-    Path(".mcp.json"),
-    Path("mcp", "mcp.json"),
+    *map(Path, FILES),
     Path("commands"),
     Path("skills"),
     Path("agents"),
 )
-_ROOT: Final = lazy_regex(r"\$\{(?:CLAUDE_PLUGIN_ROOT|PLUGIN_ROOT)\}")
 _SLUG: Final = lazy_regex(r"[^A-Za-z0-9_-]+")
 _FRONT: Final = lazy_regex(r"\A---[ \t]*\n(.*?)\n---[ \t]*(?:\n|\Z)", re.DOTALL)
 _COMMENT: Final = lazy_regex(r"(?:#!.*\n)?\s*#[ \t]*([^\n]+)")
@@ -44,19 +43,6 @@ class Item(NamedTuple):
     name: str
     description: str
     file: str
-
-
-class McpServer(msgspec.Struct, frozen=True, kw_only=True):
-    """An MCP server of a plugin, with the plugin's root filled in (I-10); `env` and `headers` may hold secrets."""
-
-    name: str
-    command: str = ""
-    args: tuple[str, ...] = ()
-    env: dict[str, str] = msgspec.field(default_factory=dict)
-    url: str = ""
-    headers: dict[str, str] = msgspec.field(default_factory=dict)
-    origin: str = ""
-    """`file:line` of its definition."""
 
 
 class HookSource(NamedTuple):
@@ -200,7 +186,9 @@ class _PluginReader:
         """A file of the plugin; None if it does not exist, or must not be read (which is reported)."""
         try:
             path = Path(inside(str(self.root), str(path_text)))
-            return load(path) if at is not None or path.exists() else None
+            if at is not None and not path.exists():
+                raise ConfigError(f"there is no file {str(path_text)[:80]!r}", hint="correct the path, or take it out")
+            return load(path) if path.exists() else None
         except ConfigError as error:
             self.report(error, at, str(self.root / path_text))
             return None
@@ -248,8 +236,17 @@ class _PluginReader:
             yield (key,), value
 
     def folders(self, manifest: Document | None, key: str) -> Iterator[Path]:
-        """The usual folder (or file), and the ones that the manifest names."""
-        named = [((), key), *((at, entry) for at, entry in self.entries(manifest, key))]
+        """The folders (or files) that the manifest names, and the usual one.
+
+        As in Claude Code, named commands and agents replace the usual folder, and named skills are added to it.
+        """
+        named: list[tuple[PathParts, Plain]] = [*self.entries(manifest, key)]
+        replaced = bool(named) and key != "skills" and not self.single_files
+        if not replaced:
+            named = [((), key), *named]
+        elif (self.root / key).is_dir() and not any(_is_in(entry, key) for _, entry in named):
+            hint = f'add "./{key}" to the list if it is meant too'
+            self.warn(manifest, (key,), f"the folder {key}/ is not read, because {key} names others", hint)
         for at, entry in named:
             if not isinstance(entry, str):
                 continue
@@ -261,7 +258,12 @@ class _PluginReader:
             if path.exists():
                 yield path
             elif at and manifest is not None:
-                self.warnings.append(str(manifest.error(at, f"{entry[:80]!r} is not there")))
+                hint = "correct the path, or take it out"
+                self.problems.append(manifest.error(at, f"{entry[:80]!r} is not there", hint=hint))
+
+    def warn(self, document: Document | None, at: PathParts, message: str, hint: str = "") -> None:
+        if document is not None:
+            self.warnings.append(str(document.error(at, message, hint=hint)))
 
     def files(self, manifest: Document | None, key: str) -> Iterator[Item]:
         """Markdown files (and scripts, as ion's commands may be); the name of a file in a folder begins with the folder's
@@ -275,6 +277,29 @@ class _PluginReader:
                 if real is not None:
                     name = ":".join(path.relative_to(base).with_suffix("").parts) if path != base else path.stem
                     yield Item(name, self.front(real).get("description", ""), str(path))
+        for at, entry in self.entries(manifest, key):
+            if isinstance(entry, dict) and manifest is not None:
+                yield from self.described(manifest, at, entry)
+
+    def described(self, manifest: Document, at: PathParts, entry: dict[str, Plain]) -> Iterator[Item]:
+        """Commands that the manifest describes by name: each with the path of its text, or with the text itself."""
+        for name, value in entry.items():
+            place = (*at, name)
+            if not isinstance(value, dict):
+                continue  # the check of the manifest reports it
+            text, source = value.get("description"), value.get("source")
+            description, file = text if isinstance(text, str) else "", manifest.file
+            if isinstance(source, str):
+                try:
+                    real = Path(inside(str(self.root), source))
+                except ConfigError as error:
+                    self.report(error, (manifest, (*place, "source")), manifest.file)
+                    continue
+                if not real.exists():
+                    self.problems.append(manifest.error((*place, "source"), f"{source[:80]!r} is not there"))
+                    continue
+                file, description = str(real), description or self.front(real).get("description", "")
+            yield Item(name, description, file)
 
     def skills(self, manifest: Document | None) -> Iterator[Item]:
         """Folders with a SKILL.md (and ion's single files), by the name in the file."""
@@ -316,72 +341,41 @@ class _PluginReader:
 
     def servers(self, manifest: Document | None, plugin: str) -> Iterator[McpServer]:
         """The servers of .mcp.json, mcp/mcp.json and the manifest, in the forms of Claude Code and of ion."""
-        for path_text in (Path(".mcp.json"), Path("mcp", "mcp.json")):
+        found: dict[str, McpServer] = {}
+        for server in self.server_entries(manifest, plugin):
+            if isinstance(server, ConfigError):
+                self.problems.append(server)
+                continue
+            if server.name in found:
+                first = found[server.name].origin
+                self.warnings.append(
+                    f"{server.origin}: the MCP server {server.name[:64]!r} replaces the one in {first}"
+                )
+            found[server.name] = server
+        yield from found.values()
+
+    def server_entries(self, manifest: Document | None, plugin: str) -> Iterator[McpServer | ConfigError]:
+        root, read = str(self.root), set()
+        for path_text in FILES:
             document = self.document(path_text)
             if document is not None:
-                yield from self.server_file(document, (), document.value, plugin)
+                read.add(document.file)
+                yield from server_file(document, plugin, root)
         if manifest is None:
             return
         for at, entry in self.entries(manifest, "mcpServers"):
-            if isinstance(entry, str):
-                document = self.document(entry, at=(manifest, at))
-                if document is not None:
-                    yield from self.server_file(document, (), document.value, plugin)
+            if not isinstance(entry, str):
+                yield from server_map(manifest, at, entry, root)
+            elif is_bundle(entry):
+                self.warn(manifest, at, f"{entry[:80]!r} is a packed MCP server, which is not unpacked here")
             else:
-                yield from self.server_map(manifest, at, entry)
+                document = self.document(entry, at=(manifest, at))
+                if document is not None and document.file not in read:
+                    read.add(document.file)
+                    yield from server_file(document, plugin, root)
         if "mcp" in manifest.value:
-            yield from self.server_map(manifest, (), {"mcp": manifest.value["mcp"]}, plugin)
-
-    def server_file(self, document: Document, at: PathParts, value: Plain, plugin: str) -> Iterator[McpServer]:
-        if isinstance(value, dict) and "mcpServers" in value:
-            yield from self.server_map(document, (*at, "mcpServers"), value["mcpServers"])
-        elif isinstance(value, dict) and isinstance(value.get("mcp"), dict):
-            yield from self.server_map(document, at, {"mcp": value["mcp"]}, plugin)
-        else:
-            yield from self.server_map(document, at, value)
-
-    def server_map(self, document: Document, at: PathParts, value: Plain, plugin: str = "") -> Iterator[McpServer]:
-        if not isinstance(value, dict):
-            self.problems.append(document.error(at, "MCP servers are an object of names and their servers"))
-            return
-        for name, entry in value.items():
-            place = (*at, name)
-            if not isinstance(entry, dict) or not isinstance(entry.get("command", entry.get("url")), str):
-                hint = 'write {"command": "…", "args": […]} or {"url": "…"}'
-                self.problems.append(
-                    document.error(place, f"the MCP server {name[:64]!r} has no command and no url", hint=hint)
-                )
-                continue
-            try:
-                filled = {key: self.filled(part) for key, part in entry.items()}
-                path_text = msgspec.convert(filled, _ServerEntry)
-            except msgspec.ValidationError as error:
-                self.problems.append(document.error(place, f"the MCP server {name[:64]!r} does not fit: {error}"))
-                continue
-            origin = f"{document.file}:{document.place(place)[0]}"
-            yield McpServer(
-                name=plugin or name,
-                command=path_text.command,
-                args=tuple(path_text.args),
-                env=path_text.env,
-                url=path_text.url,
-                headers=path_text.headers,
-                origin=origin,
-            )
-
-    def filled(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return _ROOT.sub(lambda _match: str(self.root), value)
-        if isinstance(value, list):
-            return [self.filled(item) for item in value]
-        if isinstance(value, dict):
-            return {key: self.filled(item) for key, item in value.items()}
-        return value
+            yield from ion_server(manifest, manifest.value["mcp"], plugin, root)
 
 
-class _ServerEntry(msgspec.Struct, frozen=True):
-    command: str = ""
-    args: list[str] = msgspec.field(default_factory=list)
-    env: dict[str, str] = msgspec.field(default_factory=dict)
-    url: str = ""
-    headers: dict[str, str] = msgspec.field(default_factory=dict)
+def _is_in(entry: Plain, folder: str) -> bool:
+    return isinstance(entry, str) and os.path.normpath(entry).split(os.sep)[0] == folder

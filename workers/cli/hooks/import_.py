@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help
     from bus.config.hook_file_value import Imported
     from bus.hooksets.hookfile import HookFile
 
-_UNDERSTOOD_COLUMNS: Final = (
+UNDERSTOOD_COLUMNS: Final = (
     Column("ID", 8, halved=True),
     Column("ON", 16, rank=1),
     Column("KIND", 8, rank=4),
@@ -126,7 +126,7 @@ def _show(fleet: Context, read: HookFile, imported: Imported) -> None:
     rows = [import_row(hook) for hook in read.hooks]
     rows += [import_row(endpoint) for endpoint in read.endpoints]
     if rows:
-        fleet.table(_UNDERSTOOD_COLUMNS, rows)
+        fleet.table(UNDERSTOOD_COLUMNS, rows)
     else:
         fleet.say("no hook of it would run")
     for sections in read.sections.values():
@@ -168,14 +168,21 @@ def target_file(fleet: Context, place: Path, to: str) -> Path:
 
 def _pinned_folder(place: Path, into: Path) -> Path | None:
     """The imported and pinned folder that contains `place`, if there is one: it is trusted as a whole."""
+    return next(
+        (folder for folder in _pinned_places(into) if folder.is_dir() and place.is_relative_to(folder)),
+        None,
+    )
+
+
+def _pinned_places(into: Path) -> list[Path]:
+    """The files and folders whose imports are pinned in a file."""
     from bus.config.documents import loads, read_file
     from bus.hooksets.imports import import_path
 
     document = loads(read_file(into), file=str(into)).value if into.exists() else None
     entries = document.get("import") if isinstance(document, dict) else None
     pinned = [entry for entry in entries or () if isinstance(entry, dict) and entry.get("sha256")]
-    folders = [import_path(str(entry.get("path", "")), str(into)) for entry in pinned]
-    return next((folder for folder in folders if folder.is_dir() and place.is_relative_to(folder)), None)
+    return [import_path(str(entry.get("path", "")), str(into)) for entry in pinned]
 
 
 def _pin(fleet: Context, place: Path, into: Path, read: HookFile) -> dict[str, str]:
@@ -185,11 +192,9 @@ def _pin(fleet: Context, place: Path, into: Path, read: HookFile) -> dict[str, s
     from bus.system.directories import config_file
 
     user = config_file(fleet.directories().config)
-    if (
-        not repository(place / "x")
-        or project_file(into.parent, user=user) == into
-        or repository(into) == repository(place)
-    ):
+    is_project = project_file(into.parent, user=user) == into
+    elsewhere = repository(place / "x") and repository(into) != repository(place)
+    if is_project or not (elsewhere or place in _pinned_places(into)):
         return {}
     scripts = scripts_digest(read, place)
     return {
@@ -253,7 +258,7 @@ def _with_pin(text: str, into: Path, places: set[str], pin: dict[str, str]) -> s
             and raw.get("sha256")
             and os.path.realpath(import_path(raw["path"], str(into))) in places
         ):
-            others = {name: value for name, value in raw.items() if name not in {"sha256", "scripts"}}
+            others = {name: value for name, value in raw.items() if name not in {"sha256", "scripts", "servers"}}
             return with_values(text, str(into), ("import", number), {**others, **pin})
     return text
 

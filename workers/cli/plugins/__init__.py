@@ -20,7 +20,10 @@ if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help
 
 COMMANDS: Final = {
     "list": Lazy("workers.cli.plugins:list_plugins", "List the plugins, their handlers, calls and times."),
-    "show": Lazy("workers.cli.plugins:show", "Show a Python plugin in each worker."),
+    "show": Lazy("workers.cli.plugins:show", "Show a plugin: what it consists of, and how it runs."),
+    "add": Lazy("workers.cli.plugins.add:add", "Add a plugin of Claude Code or ion, or one of a marketplace."),
+    "remove": Lazy("workers.cli.plugins.add:remove", "Remove a plugin."),
+    "validate": Lazy("workers.cli.plugins.add:validate", "Check a plugin of Claude Code or ion, or a marketplace."),
     "new": Lazy("workers.cli.plugins.new:new", "Write a Python plugin with its test."),
     "enable": Lazy("workers.cli.plugins.switch:enable", "Enable a Python plugin."),
     "disable": Lazy("workers.cli.plugins.switch:disable", "Disable a Python plugin."),
@@ -100,18 +103,27 @@ def list_plugins(fleet: Context, plugin_dirs: Sequence[Path], owner: str | None)
 @common_options
 @pass_fleet
 def show(fleet: Context, name: str) -> None:
-    """Show a Python plugin: its handlers, actions and conditions, and its state in each worker."""
+    """Show a plugin: a Python plugin's handlers and its state in each worker; of others, all that they consist of."""
     import msgspec
 
     from bus.config.validation import suggestion
     from bus.errors import NotFound
+    from workers.admin.plugins import plugins as listed
     from workers.cli.formatting import plain
+    from workers.cli.plugins.imported import show_imported
 
-    known = known_plugins(fleet, in_force(fleet, needed=False))
+    hooks = in_force(fleet, needed=False)
+    known, imported = known_plugins(fleet, hooks), listed(hooks.files)
     found = [plugin for plugin in known if plugin.name == name]
+    others = [plugin for plugin in imported if plugin.name == name]
+    if not found and others:
+        show_imported(fleet, others, hooks)
+        return
     if not found:
-        hint = suggestion(name, [plugin.name for plugin in known]) or "`fleethook plugins list` lists them"
-        raise NotFound(f"no Python plugin is called {name!r}; {hint}")
+        names = [*(plugin.name for plugin in known), *(plugin.name for plugin in imported)]
+        raise NotFound(
+            f"no plugin is called {name!r}; {suggestion(name, names) or '`fleethook plugins list` lists them'}"
+        )
     if fleet.json:
         fleet.data([msgspec.to_builtins(plugin) for plugin in found])
         return

@@ -31,7 +31,7 @@ _DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would change,
 @common_options
 @pass_fleet
 def enable(fleet: Context, name: str, path: Path | None, layer: _Layer, yes: bool, dry_run: bool) -> None:
-    """Enable a Python plugin by its name. It runs with the rights of the worker's user.
+    """Enable a plugin by its name. A Python plugin runs with the rights of the worker's user.
 
     If an agent runs this, a person has to confirm it on a terminal.
     """
@@ -49,7 +49,7 @@ def enable(fleet: Context, name: str, path: Path | None, layer: _Layer, yes: boo
 @common_options
 @pass_fleet
 def disable(fleet: Context, name: str, layer: _Layer, yes: bool, dry_run: bool) -> None:
-    """Disable a Python plugin; workers unload it within a second.
+    """Disable a plugin; workers unload it within a second.
 
     If an agent runs this, a person has to confirm it on a terminal.
     """
@@ -58,6 +58,7 @@ def disable(fleet: Context, name: str, layer: _Layer, yes: bool, dry_run: bool) 
 
 def _switch(fleet: Context, name: str, layer: _Layer, on: bool, path: Path | None, yes: bool, dry_run: bool) -> None:
     from bus.hooksets.trust import project_file
+    from workers.admin.plugins.imports import file_with_switch, is_imported
     from workers.cli.plugins.file_switch import file_switched
 
     own = user_file(fleet)
@@ -66,13 +67,18 @@ def _switch(fleet: Context, name: str, layer: _Layer, on: bool, path: Path | Non
         fleet.require_person("plugins enable", file)
     elif not dry_run:
         fleet.require_person("plugins disable", file)
-    edited = file_switched(file, layer, name, on, str(path.absolute()) if path else "")
+    claude = path is None and is_imported(file, name)
+    edited = (
+        file_with_switch(file, layer, name, on)
+        if claude
+        else file_switched(file, layer, name, on, str(path.absolute()) if path else "")
+    )
     result: dict[str, Any] = write_change(fleet, edited, yes, dry_run)
     if fleet.json:
         fleet.data({"name": name, "on": on, "layer": layer, **result})
     elif result["written"]:
         fleet.data(f"{name} is {'on' if on else 'off'}: {result['file']}, in force within a second where workers run")
-        if on and layer == "user":
+        if on and layer == "user" and not claude:
             _report_start(fleet, name)
     if result["written"] and layer == "project":
         fleet.say("a project's file that changed has to be trusted again: `fleethook hooks trust`")

@@ -9,7 +9,8 @@ import pytest
 
 from bus.errors import ConfigError
 from bus.hookfiles.claude.locations import locations
-from bus.hookfiles.claude.plugins import McpServer, plugin_contents
+from bus.hookfiles.claude.mcp_servers import McpServer
+from bus.hookfiles.claude.plugins import plugin_contents
 
 
 def write(path: Path, value: object) -> Path:
@@ -31,7 +32,7 @@ def test_what_a_plugin_holds(tmp_path: Path) -> None:
             "name": "plug",
             "version": "1.2",
             "description": "d",
-            "commands": ["./extra.md", "../x.md"],
+            "commands": ["./commands", "./extra.md", "../x.md"],
             "mcpServers": {"db": {"command": "${CLAUDE_PLUGIN_ROOT}/db", "args": ["--x"], "env": {"A": "b"}}},
             "mcp": {"command": "node", "args": ["${PLUGIN_ROOT}/s.js"]},
         },

@@ -365,7 +365,7 @@ def test_folders_of_plugins(tmp_path: Path) -> None:
         ),
         ({"name": "x", "hooks": "/etc/passwd"}, "is not inside the plugin; write it from the plugin's folder"),
         ({"name": "x", "hooks": "./link.json"}, "is a link that leads out of the plugin; copy the file into it"),
-        ({"name": "x", "hooks": "./none.json"}, "none.json: cannot be read: No such file"),
+        ({"name": "x", "hooks": "./none.json"}, "plugin.json:3:11: there is no file './none.json'"),
         ({"name": "x", "hooks": 5}, "hooks has to be a path or a mapping of events"),
         ({"name": 5}, "name has to be text; put it in quotes"),
         ({}, '"name" is missing; add "name": "plug"'),

@@ -61,7 +61,8 @@ def _of(imported: Imported, file: HookFile, layer: str) -> Iterator[Listed]:
     path = Path(imported.path)
     try:
         if not imported.enabled:
-            yield Listed(name=path.name, enabled=False, origin=imported.origin, dialect=dialect, layer=layer)
+            name = claude_plugins.plugin_contents(path, hooks_only=True).name if path.is_dir() else path.name
+            yield Listed(name=name, enabled=False, origin=imported.origin, dialect=dialect, layer=layer)
         elif dialect == pigo_hooks.NAME:
             for pigo in pigo_hooks.plugins(path):
                 count = counted[pigo.name]
