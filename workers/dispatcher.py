@@ -35,6 +35,7 @@ from workers.coverage.open_sessions import OpenSessions
 from workers.coverage.reports import Reports
 from workers.delivery.dead_letters import poison_call
 from workers.delivery.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries
+from workers.plugins.published import PublishedRelay
 from workers.records.bounds import MemoryRelief
 from workers.records.bulk_jobs import waiting_jobs
 from workers.runtime.consumer_loop import TURN_SECONDS, cancel_tasks, consume, let_entries_accumulate
@@ -122,6 +123,7 @@ class Dispatcher:
         self._counters, self._reports = Counters(connections, keys), Reports(connections, keys)
         self._sessions = OpenSessions(connections, keys)
         self._marks = CallMarks(keys, grace)
+        self._relay = PublishedRelay(connections, keys)
         self._counts: dict[str, str] = {}
         """What the script that dispatches an entry adds to the metrics."""
         self._next_due = self._wake_at = self._read_at = self._catch_up_until = 0.0
@@ -250,6 +252,7 @@ class Dispatcher:
         marks = self._marks.take()
         replies = await call_all(self._connections, [*marks, *calls.values()])
         self._marks.keep_refused(marks, replies[: len(marks)])
+        await self._relay.send()
         del replies[: len(marks)]
         for (what, script_call), reply in zip(calls.items(), replies, strict=True):
             added = checked(reply, f"dispatching {what}")  # raises if refused: the entry stays pending and is rechecked
@@ -294,7 +297,8 @@ class Dispatcher:
         )
         if spooled_change and not await self._list_change(entry, event):
             return None
-        deliveries = await plan_deliveries(event, verdict, self._watcher.for_event(event), self._keys)
+        hook_set = self._watcher.for_event(event)
+        deliveries = await plan_deliveries(event, verdict, hook_set, self._keys)
         if event.parent and any(delivery.kind == "command" for delivery in deliveries):
             running = await lineage(self._connections, self._keys, event)
             looped = [
@@ -308,6 +312,8 @@ class Dispatcher:
         if len(self._targets) < _MOST_TARGETS:
             self._targets.update(delivery.target for delivery in deliveries)
         for_host = await self._is_for_host(event, verdict, request.folder)
+        if verdict is None:
+            self._relay.add(entry, event, hook_set, for_host=for_host)
         if not (deliveries or for_host):
             return None
         host = self._keys("events", event.host) if for_host else ""

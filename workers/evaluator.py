@@ -97,7 +97,7 @@ class Evaluator:
         """The tasks that wait for heavy checks; they take no slot."""
         self._clients = ClientPool()
         self._late_contexts = LateContexts(connections, keys)
-        self._plugins = PluginsWhenEnabled(connections, keys, watcher, self.name)
+        self._plugins = PluginsWhenEnabled(connections, keys, watcher, self.name, reads_published=True)
         self._runners = Runners(watcher, self._clients, self._late_contexts.keep, self._plugins.run)
         self._checks = RuleChecks()
         self._placement, self._recorder = Placement(connections, keys), HostRecorder(connections, keys, watcher)
@@ -108,7 +108,7 @@ class Evaluator:
         self._repairs, self._counters = Repairs(connections, keys, self.name), Counters(connections, keys)
         self._messages = PostBoxes(connections, keys)
         self._stops, self._reach = Enforcement(connections, keys), Reach(connections, keys)
-        self._replies = Replies(keys, GROUP, policy, self._clock, self._flag)
+        self._replies = Replies(keys, GROUP, policy, self._clock, self._flag, self._plugins.observe)
         self._held = HeldRequests(connections, keys, GROUP, self.name, self._replies, self._clock, self._stops)
         self._decided = DecidedRequests(
             keys, self.name, self._replies, self._stops, watcher, self._checks, self._runners.run, self._placement
@@ -375,7 +375,6 @@ class Evaluator:
                 is_rerun=is_rerun,
             )
         )
-        self._plugins.observe(in_force.hook_set, event, verdict)
         verdict = await self._late_contexts.add_to(event, request.native, verdict)
         verdict = await self._messages.add_to(request, event, verdict)
         verdict = await self._notices.add_notes(request, event, verdict, in_force.hook_set)

@@ -31,6 +31,7 @@ from bus.wire.connections import Connections
 from bus.wire.consumer import Consumer
 from bus.wire.keys import KEPT_MS, Keys
 from bus.wire.streams import StreamEntry, call, call_all, checked
+from workers.approvals.wording import held_parts
 from workers.delivery.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries, unpack_fields
 from workers.delivery.later_context import LateContexts
 from workers.plugins.when_enabled import PluginsWhenEnabled
@@ -216,8 +217,8 @@ class HostWorker:
                     )
                 )
                 note_verdict(span, verdict)
-            if not host_part.rules_only:
-                self._plugins.observe(in_force, event, verdict, on_host=True)
+            if not host_part.rules_only and not held_parts(verdict):
+                self._plugins.observe(event, verdict, on_host=True)
         finally:
             await self._record_lineage(event.id, event.parent, effects, str(self._clock.now()))
         version = " ".join(part for part in in_force.version.split(" ") if not part.startswith("fleet@"))
@@ -246,6 +247,8 @@ class HostWorker:
                 original = StreamEntry(self._keys("events"), fields[b"entry"].decode(), fields)
                 event = read_event(read_request(original, self._keys))
                 verdict = decode_verdict(fields[b"verdict"]) if b"verdict" in fields else None
+                if verdict is None or verdict.stop or verdict.approval is not None:  # others were seen with their part
+                    self._plugins.observe(event, verdict, on_host=True)
                 planned = await plan_deliveries(event, verdict, self._watcher.for_event(event), self._keys)
                 for_host = [delivery for delivery in planned if delivery.layer != "fleet"]
                 body = pack_fields(original) if for_host else b""

@@ -169,10 +169,10 @@ class HookSet:
             and self.holds(hook, event, verdict)
         ]
 
-    def observers(self, event: Event, verdict: Verdict) -> list[Hook]:
-        """The handlers of plugins that see the event with its verdict."""
-        found = self._index.find(event) if self.has_plugins else ()
-        return [hook for hook in found if hook.handler and not hook.blocking and self.holds(hook, event, verdict)]
+    def observers(self, event: Event, verdict: Verdict | None) -> list[Hook]:
+        """The handlers of plugins that see the event with its verdict; without a verdict (an announced event), all of them."""
+        found = [hook for hook in self._index.find(event) if hook.handler] if self.has_plugins else []
+        return [hook for hook in found if not (verdict and hook.blocking) and self.holds(hook, event, verdict)]
 
     def targets(self, event: Event, verdict: Verdict | None) -> list[Endpoint]:
         """The endpoints that get a delivery of `event`: all that fit, except those that gave a part of the verdict."""

@@ -79,6 +79,8 @@ class MemoryBus(AgentFacade):
         """Announce an event; returns its id."""
         event = self._prepared(event)
         self._keep(event, None)
+        for hook in self._hooks.observers(event, None):
+            await self._plugins.observe(hook, event, None)
         return event.id
 
     async def publish_many(self, events: Sequence[Event]) -> list[str]:

@@ -40,7 +40,7 @@ class PluginsHere:
         found = answers[0] if len(answers) == 1 else joined(0, answers)
         return Outcome(failure=f"plugin {hook.plugin!r} {found.failure}") if found.failure else outcome(hook, found)
 
-    async def observe(self, hook: Hook, event: Event, verdict: Verdict) -> None:
+    async def observe(self, hook: Hook, event: Event, verdict: Verdict | None) -> None:
         """Show an event with its verdict to a handler; raises AssertionError where it fails, which a worker would only log."""
         for handler in await self._handlers(hook, event):
             found = await self._call(handler, event, verdict)

@@ -53,6 +53,8 @@ SIGN_IN_IDLE_MS: Final = DAY // 2
 """How long a browser stays signed in without a call."""
 PLUGINS_MS: Final = 10_000
 """How long a worker's report of its plugins is valid."""
+OBSERVED_MS: Final = 10 * MINUTE
+"""How long announced events wait for a worker whose plugins observe them."""
 SENT_MS: Final = 7 * DAY
 """How long the id of a drained spool record is remembered, so that a record that is sent twice counts once."""
 
@@ -132,6 +134,7 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("plugins", "zset", "members leave after 10 s", "evaluators, worker hosts", "readers", "workers that run plugins, by the time of their last report"),
     Key("plugins:*", "string", PLUGINS_MS, "evaluators, worker hosts", "readers", "by worker: the state of its plugins, with their calls and times"),
     Key("pluginorders", "hash", "kept", "fleethook, gateways", "evaluators, worker hosts", "by plugin (`*`: all): the number of the last order to load it anew"),
+    Key("observed", "stream", OBSERVED_MS, "dispatcher", "evaluators", "the last 1,000 announced events that plugins observe, each for one evaluator"),
     Key("report:*", "hash", REPORT_MS, "dispatcher", "readers", "what one agent program on one host reports with: its versions, last event and verdict, counts"),
     Key("reports", "zset", "trimmed by age and size", "dispatcher", "readers", "reports by the time of their last event"),
     Key("sessions", "zset", DAY, "dispatcher", "gateways, fleethook", "sessions of the last day that have not ended, by the time of their last event, to the minute"),

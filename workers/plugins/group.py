@@ -120,7 +120,7 @@ class PluginGroup:
         if process is None or hook.handler is None or not self._has_handler(process, hook):
             return
         began = time.monotonic()
-        call = self._call(hook, event, observes=True, seen=seen, known=known)
+        call = self._call(hook, event, observes=not hook.blocking, seen=seen, known=known)
         try:
             answer = await process.call(call, OBSERVE_SECONDS, f"its handler {hook.handler.method}")
             failure = answer.failure

@@ -63,9 +63,9 @@ class PluginHost:
             return Outcome(failure=f"plugin {hook.plugin!r} is not in force any more")
         return await group.run(hook, event, seconds, () if _method(hook) else known)
 
-    def observe(self, hooks: Iterable[Hook], event: Event, verdict: Verdict) -> None:
+    def observe(self, hooks: Iterable[Hook], event: Event, verdict: Verdict | None) -> None:
         """Show an event with its verdict to handlers, in the background."""
-        seen = seen_verdict(verdict)
+        seen = seen_verdict(verdict) if verdict is not None else None
         for hook in hooks:
             group, known = self._group(hook, event)
             if group is not None:

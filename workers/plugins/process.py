@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -35,6 +36,9 @@ _OUTPUT_BYTES: Final = 16 * 1024
 _OUTPUT_SECONDS: Final = 0.25
 """At most so many bytes of what plugins print are read in so many seconds; a plugin that prints more waits, and only it."""
 _MOST_LINE: Final = 2000
+_ENDING_SECONDS: Final = 0.5
+"""How long a process whose output has ended may take to end itself; then it is killed."""
+_POLL_SECONDS: Final = 0.002
 
 
 class PluginDown(FleethookError):
@@ -54,12 +58,13 @@ class PluginProcess:
         self.waiting: dict[int, asyncio.Future[Answer]] = {}
         self._popen: subprocess.Popen[bytes] | None = None
         self._loading: asyncio.Future[Loaded] | None = None
-        self._number, self._heard_at = 0, 0.0
+        self._number, self._heard_at, self._asked_at = 0, 0.0, 0.0
         self._frames, self._lifeline = Frames(), -1
         self._out: deque[memoryview] = deque()
         self._out_bytes = 0
         self._in_fd = self._out_fd = self._err_fd = -1
         self._line = b""
+        self._closing, self._gone = False, asyncio.Event()
 
     @property
     def pid(self) -> int:
@@ -69,7 +74,7 @@ class PluginProcess:
     @property
     def silent_for(self) -> float:
         """Seconds since it last answered, while calls wait for it; 0 without one."""
-        return time.monotonic() - self._heard_at if self.waiting else 0.0
+        return time.monotonic() - max(self._heard_at, self._asked_at) if self.waiting else 0.0
 
     async def start(self) -> None:
         """Start it and load its plugins; `loaded` has what came of each. Raises PluginDown."""
@@ -95,8 +100,8 @@ class PluginProcess:
 
         Raises PluginDown if the process ends before it answers.
         """
-        if self.ended.is_set():
-            raise PluginDown(self.ending)
+        if self.ended.is_set() or self._closing:
+            raise PluginDown(self.ending or "ended")
         self._number = number = self._number + 1
         try:
             data = framed(make(number))
@@ -104,7 +109,7 @@ class PluginProcess:
             return Answer(number, failure=f"cannot be sent: {error}")
         loop = asyncio.get_running_loop()
         if not self.waiting:
-            self._heard_at = time.monotonic()
+            self._asked_at = time.monotonic()
         future: asyncio.Future[Answer] = loop.create_future()
         self.waiting[number] = future
         timer = loop.call_later(seconds, self._late, number, seconds, what)
@@ -117,18 +122,22 @@ class PluginProcess:
 
     async def retire(self) -> None:
         """Let it finish the calls that it has, unload its plugins, and end."""
-        if self.ended.is_set():
-            return
-        while self.waiting:
-            await asyncio.wait(list(self.waiting.values()))
-        self._send(framed(Stop()))
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.ended.wait(), UNLOAD_SECONDS)
-        self.kill("did not unload in time")
+        if not self.ended.is_set():
+            while self.waiting:
+                await asyncio.wait(list(self.waiting.values()))
+            self._send(framed(Stop()))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.ended.wait(), UNLOAD_SECONDS)
+            self.kill("did not unload in time")
+        await self._gone.wait()
 
     def kill(self, why: str) -> None:
         """End it at once, with everything that it started."""
-        if not self.ended.is_set():
+        if self.ended.is_set():
+            return
+        if self._closing:  # its output has ended, and it was given a moment to end itself
+            self._finish(self._popen, why)
+        else:
             self._close(why)
 
     def _late(self, number: int, seconds: float, what: str) -> None:
@@ -263,23 +272,41 @@ class PluginProcess:
                 self._on_line(redact_text(line[:_MOST_LINE].decode("utf-8", "replace").rstrip()))
 
     def _close(self, why: str) -> None:
-        """Kill its group, note why it ended, and fail everything that waits for it."""
+        """End it: kill its group, note why it ended, and fail everything that waits for it.
+
+        Without a reason its output has ended, and its exit status is the reason. A process with much memory takes tens of
+        milliseconds to end, and no request may wait for that, so nothing here blocks.
+        """
         popen, loop = self._popen, asyncio.get_running_loop()
         if popen is not None:
+            if self._closing:
+                return
+            self._closing = True
             for fd in (self._out_fd, self._err_fd):
                 loop.remove_reader(fd)
             if self._out:
                 loop.remove_writer(self._in_fd)
-            status = _status_soon(popen) if not why else None
+            if not why and popen.poll() is None:  # it ends, or it has only closed its output
+                self._when_ended(popen, time.monotonic() + _ENDING_SECONDS, lambda: self._finish(popen, ""))
+                return
+        self._finish(popen, why)
+
+    def _finish(self, popen: subprocess.Popen[bytes] | None, why: str) -> None:
+        if self.ended.is_set():
+            return
+        if popen is not None:
+            status = popen.poll() if not why else None
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(popen.pid, signal.SIGKILL)
-            popen.wait()  # at once: it is killed
-            why = why or _ending(status if status is not None else int(popen.returncode))
+            why = why or _ending(status if status is not None else -signal.SIGKILL)
             with contextlib.suppress(OSError):
                 self._pass_on(os.read(self._err_fd, _OUTPUT_BYTES))
             for pipe in (popen.stdin, popen.stdout, popen.stderr):
                 if pipe is not None:
                     pipe.close()
+            self._when_ended(popen, math.inf, self._gone.set)
+        else:
+            self._gone.set()
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1
@@ -291,14 +318,12 @@ class PluginProcess:
                 future.set_exception(PluginDown(why))
                 future.exception()  # it may have nobody who waits for it
 
-
-def _status_soon(popen: subprocess.Popen[bytes]) -> int | None:
-    """The exit status of a process whose output has ended, which it may have only closed."""
-    for _ in range(20):
-        if popen.poll() is not None:
-            return int(popen.returncode)
-        time.sleep(0.001)
-    return None
+    def _when_ended(self, popen: subprocess.Popen[bytes], until: float, then: Callable[[], None]) -> None:
+        """Call `then` once the process has ended and is reaped, or at `until` (by the monotonic clock)."""
+        if popen.poll() is not None or time.monotonic() >= until:
+            then()
+        else:
+            asyncio.get_running_loop().call_later(_POLL_SECONDS, self._when_ended, popen, until, then)
 
 
 def _ending(status: int) -> str:

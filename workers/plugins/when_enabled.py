@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from bus.events import Event
 from bus.hooks import Hook
-from bus.hooksets.in_force import HookSet, Watcher
+from bus.hooksets.in_force import Watcher
 from bus.outcomes import Outcome
 from bus.verdicts import Verdict
 from bus.wire.connections import Connections
@@ -15,6 +17,7 @@ from bus.wire.keys import Keys
 
 if TYPE_CHECKING:  # importing it takes 30 ms and some MB, which a fleet without plugins need not pay
     from workers.plugins.host import PluginHost
+    from workers.plugins.published import PublishedReader
     from workers.plugins.records import PluginRecorder
 
 START_SECONDS: Final = 5.0
@@ -22,10 +25,15 @@ START_SECONDS: Final = 5.0
 
 
 class PluginsWhenEnabled:
-    """The plugins of one worker, which has this name."""
+    """The plugins of one worker, which has this name; `reads_published`: it shows them announced events too."""
 
-    def __init__(self, connections: Connections, keys: Keys, watcher: Watcher, worker: str) -> None:
+    def __init__(
+        self, connections: Connections, keys: Keys, watcher: Watcher, worker: str, *, reads_published: bool = False
+    ) -> None:
         self._connections, self._keys, self._watcher, self._worker = connections, keys, watcher, worker
+        self._reads_published = reads_published
+        self._published: PublishedReader | None = None
+        self._reading: asyncio.Task[None] | None = None
         self._host: PluginHost | None = None
         self._recorder: PluginRecorder | None = None
         self._looked_at = 0.0
@@ -54,13 +62,27 @@ class PluginsWhenEnabled:
         """The outcome of one handler."""
         return await self._started().run(hook, event, seconds)
 
-    def observe(self, hook_set: HookSet, event: Event, verdict: Verdict, *, on_host: bool = False) -> None:
-        """Show an event with its verdict to the handlers that observe it; `on_host`: to those of this machine's files."""
-        if hook_set.has_plugins and (hooks := hook_set.observers(event, verdict)):
-            self._started().observe([hook for hook in hooks if hook.on_host or not on_host], event, verdict)
+    def observe(self, event: Event, verdict: Verdict | None, *, on_host: bool = False) -> None:
+        """Show an event with its final verdict, or an announced one without, to the handlers that observe it.
+
+        `on_host`: only to those of this machine's files.
+        """
+        self._show(event, verdict, lambda hook: hook.on_host or not on_host)
+
+    def _show(self, event: Event, verdict: Verdict | None, fits: Callable[[Hook], bool]) -> None:
+        hook_set = self._watcher.for_event(event)
+        if hook_set.has_plugins and (hooks := [hook for hook in hook_set.observers(event, verdict) if fits(hook)]):
+            self._started().observe(hooks, event, verdict)
+
+    def _show_published(self, event: Event, host_has_it: bool) -> None:
+        self._show(event, None, lambda hook: not (hook.on_host and host_has_it))
 
     async def close(self) -> None:
         """Unload every plugin and end the processes."""
+        if self._reading is not None and self._published is not None:
+            self._reading.cancel()
+            await asyncio.wait([self._reading])
+            await self._published.leave()
         if self._recorder is not None:
             await self._recorder.leave()
         if self._host is not None:
@@ -69,8 +91,12 @@ class PluginsWhenEnabled:
     def _started(self) -> PluginHost:
         if self._host is None:
             from workers.plugins.host import PluginHost
+            from workers.plugins.published import PublishedReader
             from workers.plugins.records import PluginRecorder
 
             self._host = PluginHost(self._watcher.for_event, self._watcher.host)
             self._recorder = PluginRecorder(self._connections, self._keys, self._host, self._worker)
+            if self._reads_published:
+                self._published = PublishedReader(self._connections, self._keys, self._worker, self._show_published)
+                self._reading = asyncio.create_task(self._published.run())
         return self._host

@@ -24,10 +24,17 @@ class Replies:
     """Makes the Redis calls that answer requests of one group."""
 
     def __init__(
-        self, keys: Keys, group: str, policy: Policy, clock: ServerClock, flag: Callable[[Request], bytes]
+        self,
+        keys: Keys,
+        group: str,
+        policy: Policy,
+        clock: ServerClock,
+        flag: Callable[[Request], bytes],
+        observe: Callable[[Event, Verdict], None],
     ) -> None:
-        """`flag` makes what the caller's hook command keeps while a stop is in force."""
-        self._keys, self._group, self._policy, self._clock, self._flag = keys, group, policy, clock, flag
+        """`flag` makes what the caller's hook command keeps while a stop is in force; `observe` sees each final verdict."""
+        self._keys, self._group, self._policy, self._clock = keys, group, policy, clock
+        self._flag, self._observe = flag, observe
         self.counts = VerdictCounts()
         """What the answers add to the metrics."""
 
@@ -61,6 +68,8 @@ class Replies:
             )
             request = with_fallback_span(request, event, self._group, self.strictest_policy(request), verdict)
         answer, verdict = render(request, verdict, event, self._flag(request))
+        if event is not None and not known:
+            self._observe(event, verdict)
         counts = self.counts.of_answer(verdict, request.source, event_type(request, event), known=known)
         # A fallback is not kept for the same call, nor is an answer that holds only until a person has said more.
         waits = bool(verdict.stop) or (verdict.approval is not None and verdict.approval.state == "waiting")

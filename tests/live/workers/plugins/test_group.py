@@ -16,7 +16,7 @@ from bus.hooksets.hookfile import HookFile
 from bus.plugins.messages import Seen
 from tests.support.plugins import DENIES, enabled, handler, plugin, read, running, tool_call
 from tests.support.running import until_true
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import PATIENCE, until, wait_until
 
 ROOT = Path(__file__).parents[4]
 
@@ -303,3 +303,22 @@ def _runs(pid: int) -> bool:
         return "(python" in Path(f"/proc/{pid}/stat").read_text() and " Z " not in Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return False
+
+
+@pytest.mark.req("G-14")
+async def test_an_endless_loop_is_ended_though_calls_come_one_after_the_other(tmp_path: Path) -> None:
+    body = """
+    @hook_handler(HookEventType.BEFORE_TOOL, priority=10)
+    def check(self, event):
+        while True:
+            pass
+    """
+    file = read(enabled(tmp_path, {"tested": plugin(body)}))
+    async with running(file) as group:
+        (first,) = group.states()
+
+        async def is_ended() -> bool:
+            await group.run(handler(file, "check"), tool_call(), 0.3)
+            return group.states()[0].pid != first.pid
+
+        await until(is_ended, "its process was ended")
