@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Final
 
-from bus.plugins import events, plugin, registry
+from bus.plugins import events, gobby_config, gobby_loader, plugin, registry
 
 ROOTS: Final = ("gobby", "src")
 """`src` is the package's first name in Gobby's plan."""
@@ -40,10 +40,13 @@ def add_gobby_modules() -> None:
     """Make the names importable, unless Gobby itself is installed and imported already."""
     for root in ROOTS:
         if root not in sys.modules and not (root == "src" and _is_package("src")):
+            config = {kind.__name__: kind for kind in gobby_config.CLASSES}
             hooks = {
                 "hooks.events": events,
                 "hooks.plugins": _plugins_module(f"{root}.hooks.plugins"),
                 "workflows.actions": _module(f"{root}.workflows.actions", {"ActionContext": ActionContext}),
+                "config.app": _module(f"{root}.config.app", config),
+                "config.extensions": _module(f"{root}.config.extensions", config),
             }
             for name, module in hooks.items():
                 _add(f"{root}.{name}", module)
@@ -55,6 +58,7 @@ def _plugins_module(name: str) -> ModuleType:
         for module, keys in (
             (plugin, ("HookPlugin", "PluginAction", "hook_handler")),
             (registry, ("PluginRegistry", "RegisteredHandler")),
+            (gobby_loader, ("PluginLoader", "run_plugin_handlers")),
             (events, ("HookEvent", "HookEventType", "HookResponse", "SessionSource")),
         )
         for key in keys

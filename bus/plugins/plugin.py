@@ -40,7 +40,10 @@ class PluginAction:
 
     def validate_input(self, kwargs: Mapping[str, Any]) -> tuple[bool, str | None]:
         """Whether arguments fit the schema, and what is wrong with them."""
-        wrong = problems_of(self.schema, kwargs) if self.schema else []
+        if not self.schema:
+            return True, None
+        wrong = [f"Missing required field: {name}" for name in self.schema.get("required", ()) if name not in kwargs]
+        wrong += problems_of({key: value for key, value in self.schema.items() if key != "required"}, kwargs)
         return (not wrong, "; ".join(wrong) or None)
 
 
@@ -76,7 +79,7 @@ class HookPlugin:
     ) -> None:
         """Offer an action whose arguments are checked against a schema; raises ValueError where the name is taken."""
         if action_type in self._actions:
-            raise ValueError(f"the plugin {self.name!r} has an action {action_type!r} already")
+            raise ValueError(f"the plugin {self.name!r} has an action {action_type!r} already registered")
         self._actions[action_type] = PluginAction(action_type, executor_fn, schema, self.name)
 
     def get_action(self, name: str) -> PluginAction | None:

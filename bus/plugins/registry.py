@@ -61,7 +61,7 @@ class PluginRegistry:
     def register_plugin(self, plugin: HookPlugin) -> None:
         """Add a plugin with its handlers; raises ValueError where its name is taken."""
         if plugin.name in self._plugins:
-            raise ValueError(f"a plugin with the name {plugin.name!r} is loaded already")
+            raise ValueError(f"a plugin with the name {plugin.name!r} is already registered")
         found = []
         for name in sorted(dir(type(plugin))):
             function = inspect.getattr_static(type(plugin), name)

@@ -24,7 +24,7 @@ def problems_of(schema: Mapping[str, Any], value: Any, at: str = "") -> list[str
     types = schema.get("type", ())
     types = (types,) if isinstance(types, str) else tuple(types)
     if types and all(kind in _TYPES for kind in types) and not any(_is(value, kind) for kind in types):
-        return [f"{name} has to be {' or '.join(types)}, it is {_kind_of(value)}"]
+        return [f"{name} has an invalid type: it has to be {' or '.join(types)}, it is {_kind_of(value)}"]
     found = []
     if "enum" in schema and value not in schema["enum"]:
         found.append(f"{name} has to be one of {', '.join(map(repr, schema['enum']))}")

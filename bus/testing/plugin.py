@@ -11,6 +11,13 @@ if TYPE_CHECKING:  # pytest loads plugins early, so the import of the bus waits 
     from bus.testing.memory_bus import SyncMemoryBus
 
 
+def pytest_configure() -> None:
+    """Let tests of plugins that were written for Gobby import its names."""
+    from bus.testing.gobby_names import add_finder
+
+    add_finder()
+
+
 @pytest.fixture
 def memory_bus() -> Iterator[Callable[..., SyncMemoryBus]]:
     """`memory_bus("fleethook.yaml")` or `memory_bus(text="hooks: …")`: a bus with these hooks, and no server."""
