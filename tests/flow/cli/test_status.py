@@ -13,18 +13,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
 from bus.ids import host_name
-from bus.wire.keys import Keys
-from tests.cli_kit import fleethook, namespace, run, workers
+from bus.wire.codec import pack
+from bus.wire.connections import sync_client
+from bus.wire.keys import PLUGINS_MS, Keys
+from tests.cli_kit import Result, fleethook, namespace, run, workers
 from tests.support.beside import beside
 from tests.support.forked import run_fleethook
 from tests.support.receivers import Answer, receiving
 from tests.support.servers import Server
 from tests.support.waiting import wait_until
+from workers.plugins.figures import PluginState
 
 HOOKS = """
 endpoints:
@@ -231,3 +235,37 @@ def test_status_tells_of_the_last_hour_and_of_what_is_in_force(
     assert facts["fallbacks"] == "0 in the last hour"
     assert "codex rm -rf / This deletes" in facts["denied"]
     assert facts["guards"].startswith("destructive-commands (")
+
+
+@pytest.mark.req("G-14", "G-19")
+def test_plugins_that_do_not_run_have_a_line(server: Server, keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLEETHOOK_REDIS_URL", server.url)
+    monkeypatch.setenv("FLEETHOOK_NAMESPACE", namespace(keys))
+    states = [
+        PluginState(name="calm", state="running", worker="w1"),
+        PluginState(name="crashes", state="waiting", worker="w1", breaker="open", problem="was ended by SIGSEGV"),
+        PluginState(name="tries", state="running", worker="w1", breaker="half-open"),
+        PluginState(name="broken", state="failed", worker="w1", problem="SyntaxError: \x1b[31minvalid"),
+    ]
+    lines = [
+        "plugin broken in w1: failed; SyntaxError: \\x1b[31minvalid",
+        "plugin crashes in w1: waiting, breaker open; was ended by SIGSEGV",
+        "plugin tries in w1: running, breaker half-open; it comes back",
+    ]
+
+    with sync_client(server.url) as client:
+
+        def shown(*more: str) -> Result:
+            client.set(keys("plugins", "w1"), pack(msgspec.to_builtins(states)), px=PLUGINS_MS)
+            client.zadd(keys("plugins"), {"w1": 1})
+            return fleethook("status", *more)
+
+        def told() -> list[str]:
+            return [re.sub(r" +", " ", line) for line in shown().out.splitlines() if line.startswith("plugin ")]
+
+        def listed() -> list[tuple[str, str]]:
+            return [(one["name"], one["state"]) for one in shown("--json").json["plugins"]]
+
+        wait_until(lambda: told() == lines, "each that does not run well has a line")
+        every = [("broken", "failed"), ("calm", "running"), ("crashes", "waiting"), ("tries", "running")]
+        wait_until(lambda: listed() == every, "a program gets them all")
