@@ -217,6 +217,7 @@ async def _run(evaluation: Evaluation, hook: Hook, event: Event, deadline: float
         output=outcome.output,
         hold=hook.hold if decision == "ask" else None,
         observed=observed,
+        model=outcome.model,
     )
     return outcome, part
 

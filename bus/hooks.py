@@ -13,13 +13,16 @@ from bus.matching.rules import Rule
 from bus.pacing import Batch, Order
 from bus.verdicts import Hold, Policy
 
-Kind = Literal["command", "http", "rule", "plugin"]
+Kind = Literal["command", "http", "rule", "plugin", "prompt", "agent"]
 Layer = Literal["fleet", "user", "project", "session"]
 Format = Literal["fleethook", "cloudevents", "slack", "discord", "pagerduty", "teams", "ntfy"]
 Payload = Literal["full", "thin", "raw"]
 Resolve = Literal["never", "retry", "session"]
 Schedule = Literal["default", "gobby", "fast", "once"]
 """Names of retry schedules; `workers/delivery/retries.py` has their delays."""
+
+DECIDING: Final[frozenset[Kind]] = frozenset({"rule", "plugin", "prompt", "agent"})
+"""The kinds that only take part in verdicts, and never run in the background for a delivery."""
 
 LAYERS: Final[tuple[Layer, ...]] = ("fleet", "user", "project", "session")
 """From the highest to the lowest. A lower layer can make a decision stricter, and never less strict."""
@@ -118,8 +121,34 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`file:line` of the entry that enables it."""
 
 
+class ModelPrompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a `prompt` or `agent` hook asks a model, which answers `{"ok": …, "reason": …}` (I-12)."""
+
+    text: Annotated[
+        str,
+        Meta(
+            min_length=1,
+            max_length=20_000,
+            description="The question. The event is sent beside it; `$ARGUMENTS` in the text refers to it.",
+            examples=["May this command run on a developer's machine? $ARGUMENTS"],
+        ),
+    ]
+    model: Annotated[
+        str,
+        Meta(max_length=200, description="The model; without it, the `name` of `model:`.", examples=["gpt-5-mini"]),
+    ] = ""
+    decision: Annotated[
+        Literal["deny", "ask"],
+        Meta(description="The decision where the model says that it is not ok.", examples=["ask"]),
+    ] = "deny"
+    rounds: Annotated[
+        int,
+        Meta(ge=1, le=30, description="Of an `agent`: the most requests to the model.", examples=[4]),
+    ] = 8
+
+
 class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One hook: when it runs (`on`, `tool`, `when`), what it runs (`command`, `http`, `rule` or `handler`), and how.
+    """One hook: when it runs (`on`, `tool`, `when`), what it runs (`command`, `http`, `rule`, …), and how.
 
     The loader sets `layer` and the fields below it; a file cannot.
     """
@@ -134,6 +163,10 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     http: HttpCall | None = None
     rule: Rule | None = None
     handler: PluginHandler | None = None
+    prompt: ModelPrompt | None = None
+    """The question to a model, without tools."""
+    agent: ModelPrompt | None = None
+    """The question to a model that may read the project's files."""
     blocking: bool = True
     priority: int = 50
     """Within a layer, hooks with a lower priority run first."""
@@ -182,15 +215,22 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def kind(self) -> Kind:
-        """Which of `command`, `http`, `rule` and `handler` it has."""
+        """What it has: `command`, `http`, `rule`, `handler` (a plugin's), `prompt` or `agent`."""
         if self.handler is not None:
             return "plugin"
+        if self.prompt is not None or self.agent is not None:
+            return "prompt" if self.agent is None else "agent"
         return "command" if self.command else "http" if self.http is not None else "rule"
 
     @property
     def on_host(self) -> bool:
         """Whether it runs only on the event's own machine, because its file or its programs are on that machine."""
-        return self.layer != "fleet" or self.place == "host" or (self.dialect != NATIVE and bool(self.command))
+        return (
+            self.layer != "fleet"
+            or self.place == "host"
+            or self.agent is not None
+            or (self.dialect != NATIVE and bool(self.command))
+        )
 
     @property
     def order(self) -> tuple[int, int, int]:

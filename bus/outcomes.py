@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from bus.verdicts import Decision
+from bus.verdicts import Decision, ModelUse
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +32,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     output: str = ""
     """The end of what the hook printed, redacted, for the trace."""
+    model: ModelUse | None = None
+    """What a hook that asks a model used."""
 
 
 NOTHING: Final = Outcome()

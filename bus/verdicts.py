@@ -118,6 +118,25 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the person wrote with the answer."""
 
 
+class ModelUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a hook that asks a model used."""
+
+    name: str
+    """The model, by its endpoint's name."""
+    requests: int = 0
+    """Requests to the endpoint; 0 where the answer was remembered."""
+    cached: bool = False
+    """Whether the answer was remembered from the same question before."""
+    input_tokens: int = 0
+    """Tokens that were sent, as the endpoint counts them."""
+    output_tokens: int = 0
+    """Tokens that the model wrote, as the endpoint counts them."""
+    cost: float | None = None
+    """What they cost by the configured prices; None without a price, or where the endpoint gives no numbers."""
+    currency: str = ""
+    """The currency of `cost`."""
+
+
 class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one hook contributed to a verdict."""
 
@@ -145,6 +164,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How its `ask` waits for a person; None if the agent itself asks, and for other decisions."""
     observed: Decision | None = None
     """What it would have decided if it did not only observe; `abstain` if it would only have changed something."""
+    model: ModelUse | None = None
+    """What a prompt or agent hook used; None for other hooks, and where no model was asked."""
 
     @property
     def place(self) -> str:

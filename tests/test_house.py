@@ -29,9 +29,9 @@ ORDER = {
         > runtime coverage > delivery
     """,
     "bus": """
-        testing > chain > client runners plugins probe stop_check > transport hooksets forge requests > hookfiles installs sdk
-        > agents host_requests > wire > config > http tally > tracing > hooks secrets > matching pacing shim > system
-        > errors outcomes > tool_arguments tools verdicts
+        testing > chain > client runners plugins probe stop_check > transport hooksets forge requests
+        > hookfiles installs sdk judge > agents host_requests > wire > config > http tally > tracing > hooks secrets
+        > matching pacing shim > system > errors outcomes > tool_arguments tools verdicts
         > events event_folder tool_inference tool_patches > ids launcher shell tool_names tool_programs tool_words
         > lazy
     """,

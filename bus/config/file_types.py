@@ -8,14 +8,14 @@ import msgspec
 from msgspec import Meta
 
 from bus.config.field_types import END, Delay, EnvName, Id, Patterns, Seconds, Text
-from bus.hooks import HttpCall
+from bus.hooks import HttpCall, ModelPrompt
 from bus.matching.exact_calls import ExactCall
 from bus.matching.rules import Rule
 from bus.verdicts import Hold, Policy
 
 
 class HookEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One hook: when it runs, and exactly one of `command`, `http` and `rule`."""
+    """One hook: when it runs, and exactly one of `command`, `http`, `rule`, `prompt` and `agent`."""
 
     on: Annotated[
         Patterns,
@@ -68,6 +68,21 @@ class HookEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             examples=[{"decision": "ask", "path": ["*.pem"], "reason": "keys are not for agents"}],
         ),
     ] = None
+    prompt: Annotated[
+        str | ModelPrompt | None,
+        Meta(
+            description="A question to the model of `model:`, which sees the event and answers whether it is ok; a text, or a "
+            "mapping with `text`, `model` and `decision`.",
+            examples=["Does this command delete work that git does not have? $ARGUMENTS"],
+        ),
+    ] = None
+    agent: Annotated[
+        str | ModelPrompt | None,
+        Meta(
+            description="As `prompt`, and the model may read the files of the event's project before it answers.",
+            examples=[{"text": "Do the tests cover this change? $ARGUMENTS", "rounds": 6}],
+        ),
+    ] = None
     blocking: Annotated[
         bool,
         Meta(
@@ -79,7 +94,12 @@ class HookEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         int, Meta(ge=0, le=1000, description="Within a layer, hooks with a lower priority run first.", examples=[10])
     ] = 50
     timeout: Annotated[
-        Seconds, Meta(description="Seconds after which the hook is stopped and counts as failed.", examples=[2.5])
+        Seconds,
+        Meta(
+            description="Seconds after which the hook is stopped and counts as failed; without it, 30 for a `prompt`, 60 for "
+            "an `agent`, and 10 for others.",
+            examples=[2.5],
+        ),
     ] = 10.0
     on_failure: Annotated[
         Policy | None,
@@ -332,6 +352,14 @@ class FileFormat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         Meta(
             description="Where webhooks may connect in addition to public addresses.",
             examples=[{"allow": ["localhost:9000"]}],
+        ),
+    ] = None
+    model: Annotated[
+        Any,
+        Meta(
+            description="The chat endpoint that hooks with `prompt` or `agent` ask. Only in the fleet's set and the user's own "
+            "file.",
+            examples=[{"url": "https://api.openai.com/v1", "name": "gpt-5-mini", "key": "env:OPENAI_API_KEY"}],
         ),
     ] = None
     tests: Annotated[

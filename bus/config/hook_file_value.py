@@ -15,6 +15,7 @@ from bus.config.documents import Source
 from bus.config.endpoint_services import service_checks
 from bus.config.field_types import ID_PATTERN
 from bus.config.file_types import GuardSettings
+from bus.config.model_entry import ModelEntry
 from bus.config.validation import explain
 from bus.errors import ConfigError, PatternError, TargetRefused
 from bus.hooks import HOOK_DIALECTS, Endpoint, Hook, Layer, Plugin
@@ -103,6 +104,8 @@ class HookFile:
     network_proxy: str = ""
     plugins: tuple[Plugin, ...] = ()
     """The Python plugins that it enables; their handlers are among `hooks`."""
+    model: ModelEntry | None = None
+    """The chat endpoint that its prompt and agent hooks ask; None in a layer that may not name one."""
     sources: tuple[Source, ...] = field(default=(), compare=False)
     """Other files that were read for it; they are watched with it, and trust covers them."""
 
@@ -121,6 +124,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     network_allow: tuple[str, ...] = ()
     network_proxy: str = ""
     plugins: tuple[Plugin, ...] = ()
+    model: ModelEntry | None = None
     sections: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
@@ -148,6 +152,7 @@ def from_document(plain: Mapping[str, Any], *, layer: Layer = "fleet") -> HookFi
         sections=contents.sections,
         network_proxy=contents.network_proxy,
         plugins=contents.plugins,
+        model=contents.model,
     )
     return file.with_digest()
 
@@ -178,10 +183,16 @@ def _check_published(contents: Contents) -> None:
             raise PatternError(f"{entry.id}: {error.message}", file=_PUBLISHED, hint=error.hint) from error
     address_policy(contents.network_allow)
     check_proxy(contents.network_proxy)
+    if contents.model is not None:
+        try:
+            parse_target(contents.model.url)
+        except TargetRefused as error:
+            raise ConfigError(f"model: {error.reason}", file=_PUBLISHED) from error
 
 
 def _kinds(hook: Hook) -> int:
-    return sum((bool(hook.command), hook.http is not None, hook.rule is not None, hook.handler is not None))
+    others = (hook.http, hook.rule, hook.handler, hook.prompt, hook.agent)
+    return bool(hook.command) + sum(part is not None for part in others)
 
 
 def _contents(file: HookFile) -> Contents:
@@ -193,6 +204,7 @@ def _contents(file: HookFile) -> Contents:
         network_allow=file.network_allow,
         network_proxy=file.network_proxy,
         plugins=file.plugins,
+        model=file.model,
         sections=dict(file.sections),
     )
 

@@ -9,6 +9,7 @@ import msgspec
 from bus.config.endpoint_entry import EndpointEntry
 from bus.config.file_types import FileFormat, GuardSettings, HookEntry, ImportEntry, Network
 from bus.config.hook_test_entry import HookTestEntry
+from bus.config.model_entry import ModelEntry
 from bus.config.plugin_entry import PluginEntry
 from bus.config.settings import Settings
 from bus.hooks import Format
@@ -41,6 +42,7 @@ def hook_file_schema() -> dict[str, Any]:
         ImportEntry,
         GuardSettings,
         PluginEntry,
+        ModelEntry,
         Network,
         Settings,
         HookTestEntry,
@@ -51,7 +53,7 @@ def hook_file_schema() -> dict[str, Any]:
     for open_kind in (HookEntry, EndpointEntry, ImportEntry, Settings, HookTestEntry):
         definitions[open_kind.__name__]["patternProperties"] = _EXTRA
     hook = definitions["HookEntry"]
-    hook["oneOf"] = [{"required": [kind]} for kind in ("command", "http", "rule")]
+    hook["oneOf"] = [{"required": [kind]} for kind in ("command", "http", "rule", "prompt", "agent")]
     definitions["EndpointEntry"]["anyOf"] = [_URL_GIVEN, _PAGERDUTY]
     for part in definitions["Settings"]["properties"].values():
         if part.get("type") in {"number", "integer"} and "pattern" in part:  # a time or size may have a unit
@@ -95,6 +97,7 @@ def _top_properties(described: dict[str, dict[str, Any]]) -> dict[str, Any]:
         },
         "groups": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}},
         "network": {"anyOf": [{"type": "null"}, reference(Network)]},
+        "model": {"anyOf": [{"type": "null"}, reference(ModelEntry)]},
         "tests": {"type": "array", "items": reference(HookTestEntry)},
         "settings": {"anyOf": [{"type": "null"}, reference(Settings)]},
     }

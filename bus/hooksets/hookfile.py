@@ -24,11 +24,12 @@ from bus.config.endpoint_services import URLS, question_hint, service_checks, se
 from bus.config.file_types import FileFormat, GuardSettings, HookEntry, Network
 from bus.config.hold_members import with_members
 from bus.config.hook_file_value import HookFile, Imported, from_document, matcher_checks, rule_checks, to_document
+from bus.config.model_part import prompt_problems, read_model, with_prompts
 from bus.config.settings import read_section
 from bus.config.validation import convert, is_extra, suggestion
 from bus.errors import ConfigError, PatternError, TargetRefused
 from bus.hooks import Endpoint, Hook, HttpCall, Layer
-from bus.hooksets.imports import Gathered, Trail, read_imports, read_one, refused_targets, sources
+from bus.hooksets.imports import Gathered, Trail, read_imports, read_one, refused_targets, sources, url_targets
 from bus.hooksets.plugins.hooks import read_plugins, with_position
 from bus.http.address_policy import never, parse_target
 from bus.http.address_policy import policy as address_policy
@@ -123,11 +124,13 @@ class _HookFileReader:
             on_failure=self.on_failure,
             taken=self.ids,
         )
+        model, wrong = read_model(self.document, parts.model, self.layer)
         plugins = read_plugins(self.document, ("plugins",), parts.plugins, self.layer, self.on_failure)
         allow = (*allow, *found.network_allow)
-        problems = [*self.problems, *found.problems, *plugins.problems]
+        problems = [*self.problems, *wrong, *found.problems, *plugins.problems]
         problems.sort(key=lambda error: (error.file != self.document.file, error.file, error.line, error.column))
-        refused = refused_targets((*hooks, *found.hooks), (*endpoints, *found.endpoints), address_policy(allow))
+        urls = url_targets((*hooks, *found.hooks), (*endpoints, *found.endpoints), model, self.origin(("model",)))
+        refused = refused_targets(urls, address_policy(allow))
         ordered = self.in_order(hooks, found)
         result = HookFile(
             (*ordered, *with_position(plugins.hooks, len(ordered))),
@@ -142,6 +145,7 @@ class _HookFileReader:
             sources=(*sources(found), *plugins.sources.values()),
             network_proxy=proxy,
             plugins=(*found.plugins, *plugins.plugins),
+            model=model,
         )
         return result.with_digest()
 
@@ -187,10 +191,10 @@ class _HookFileReader:
         entry = self.entry(path, raw, HookEntry)
         if entry is None:
             return None
-        kinds = [kind for kind in ("command", "http", "rule") if getattr(entry, kind) is not None]
+        kinds = [kind for kind in ("command", "http", "rule", "prompt", "agent") if getattr(entry, kind) is not None]
         if len(kinds) != 1:
             found = f"it has {' and '.join(kinds)}" if kinds else "it has none"
-            self.report(path, f"a hook has exactly one of command, http and rule; {found}")
+            self.report(path, f"a hook has exactly one of command, http, rule, prompt and agent; {found}")
         http = HttpCall(url=entry.http) if isinstance(entry.http, str) else entry.http
         if http is not None:
             place = (*path, "http") if isinstance(entry.http, str) else (*path, "http", "url")
@@ -207,6 +211,8 @@ class _HookFileReader:
         on = self.patterns((*path, "on"), entry.on, entry.tool, entry.when)
         self.accepts((*path, "hold"), partial(with_members, entry.hold, self.groups))
         fields = {name: getattr(entry, name) for name in HookEntry.__struct_fields__}
+        for field, message in prompt_problems(fields):
+            self.report((*path, field), message)
         if len(self.problems) > before or self.is_duplicate(path, entry.id):
             return None
         fields |= {
@@ -218,6 +224,7 @@ class _HookFileReader:
             "retry": tuple(entry.retry),
             "on_failure": entry.on_failure or self.on_failure,
             "hold": with_members(entry.hold, self.groups),
+            **dict(with_prompts(fields, raw)),
         }
         return Hook(**fields, layer=self.layer, position=number, origin=self.origin(path))
 
@@ -365,10 +372,7 @@ class _HookFileReader:
         self.report(path, "a secret is written env:NAME, file:PATH or whsec_…")
 
     def derive(self, name: str, number: int, description: str) -> str:
-        """An id for an entry without one: its description or the file's name, and its number.
-
-        In the user's and the project's layer it begins with the layer, so that derived ids of two files do not collide.
-        """
+        """An id for an entry without one, of its description or the file's name; unlike those of other layers' files."""
         stem = _SLUG.sub("-", description.lower()).strip("-")[:40].strip("-")
         stem = stem or _SLUG.sub("-", Path(self.document.file).stem.lower()).strip("-")[:40] or "hook"
         stem = stem if name == "hooks" else f"{stem}-endpoint"

@@ -20,7 +20,7 @@ from bus.config.files import Source, stamp
 from bus.errors import ConfigError, DecodeError, FleethookError
 from bus.event_folder import UNKNOWN_FOLDER, EventFolder, is_within
 from bus.events import Event
-from bus.hooks import NATIVE, Hook, Layer
+from bus.hooks import DECIDING, NATIVE, Hook, Layer
 from bus.hooksets.files_in_force import file_in_force
 from bus.hooksets.hookfile import HookFile
 from bus.hooksets.in_force import POLL_SECONDS, HookSet, Watcher
@@ -165,8 +165,7 @@ def group_hooks(layer: Layer, folder: str, file: HookFile) -> list[HookGroup]:
 def group_background(layer: Layer, folder: str, file: HookFile) -> list[HookGroup]:
     """The hooks of one file that may run in the background (all except rules), and its endpoints."""
     compiled = HookSet([Layered(layer, file.digest[:8], file)])
-    # Handlers of plugins are called by the worker that judges an event, and never for a delivery.
-    others = (hook for hook in compiled.hooks.values() if hook.kind not in {"rule", "plugin"})
+    others = (hook for hook in compiled.hooks.values() if hook.kind not in DECIDING)
     hooks = [hook for hook in others if hook.id not in compiled.endpoints]
     return _merged(
         [

@@ -21,6 +21,7 @@ from bus.config.field_types import ID_PATTERN
 from bus.config.file_types import ImportEntry
 from bus.config.files import is_gone, read_as_known
 from bus.config.hook_file_value import HookFile, Imported, matcher_checks
+from bus.config.model_entry import ModelEntry
 from bus.config.validation import convert
 from bus.errors import ConfigError, NotAccepted, PatternError, TargetRefused
 from bus.hookfiles import find_hooks
@@ -321,6 +322,9 @@ def _add(
         text = "an imported file may not name a proxy"
         hint = "set network.proxy in the file that imports it"
         found.problems.append(ConfigError(text, file=imported.path, path="network.proxy", hint=hint))
+    if file.model is not None:
+        text, hint = "an imported file may not name a model", "set model in the file that imports it"
+        found.problems.append(ConfigError(text, file=imported.path, path="model", hint=hint))
     found.sections |= {imported.path: dict(file.sections)} if file.sections else {}
     found.problems += file.problems
     found.warnings += file.warnings
@@ -346,10 +350,17 @@ def _error_at(error: ConfigError, origin: str) -> ConfigError:
     return kind(error.message, file=file or origin, line=int(line) if line.isdigit() else 0, hint=error.hint)
 
 
-def refused_targets(hooks: Iterable[Hook], endpoints: Iterable[Endpoint], allowed: AddressPolicy) -> Iterator[str]:
-    """A warning for each URL whose host is this machine or a private address that `allowed` does not allow."""
+def url_targets(
+    hooks: Iterable[Hook], endpoints: Iterable[Endpoint], model: ModelEntry | None, model_origin: str
+) -> list[tuple[str, str]]:
+    """The place and the URL of everything in a file that requests are sent to."""
     targets = [(endpoint.origin, endpoint.url) for endpoint in endpoints]
     targets += [(hook.origin, hook.http.url) for hook in hooks if hook.http is not None]
+    return targets + ([(model_origin, model.url)] if model is not None else [])
+
+
+def refused_targets(targets: Iterable[tuple[str, str]], allowed: AddressPolicy) -> Iterator[str]:
+    """A warning for each URL whose host is this machine or a private address that `allowed` does not allow."""
     for origin, url in targets:
         try:
             target = parse_target(url)

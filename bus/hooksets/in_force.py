@@ -14,19 +14,18 @@ from typing import Final
 
 from bus.errors import ConditionError, ConfigError, FleethookError, OverBudget, Unreachable
 from bus.events import Event
-from bus.hooks import Endpoint, Hook, Layer
+from bus.hooks import DECIDING, Endpoint, Hook, Layer
 from bus.hooksets.candidates import Candidates, CandidatesMemory, applies
 from bus.hooksets.files_in_force import Rejected
 from bus.hooksets.guard_watch import GuardWatch
 from bus.hooksets.hookfile import HookFile
-from bus.hooksets.layers import Layered, guard_hooks, place_entry
+from bus.hooksets.layers import Layered, guard_hooks, highest, place_entry
 from bus.hooksets.published import KEPT_VERSIONS, current_version, load_version
 from bus.hooksets.sieve import Sieve
 from bus.hooksets.trust import trusted_file
 from bus.hooksets.watched_file import WatchedFile
 from bus.http.address_policy import AddressPolicy
 from bus.http.address_policy import policy as address_policy
-from bus.http.proxies import MAY_NAME
 from bus.ids import host_name
 from bus.matching.checker_messages import Question
 from bus.matching.condition_cost import size_of
@@ -81,10 +80,9 @@ class HookSet:
             if layered.layer != "project":  # a cloned repository may not open the network
                 allow.extend(layered.file.network_allow)
         self.network: AddressPolicy = address_policy(allow)
-        self.proxy: str = next(
-            (f.file.network_proxy for f in layers if f.layer in MAY_NAME and f.file.network_proxy), ""
-        )
+        self.proxy = highest(layers, lambda file: file.network_proxy) or ""
         """`network.proxy` of the highest layer that has it."""
+        self.model = highest(layers, lambda file: file.model)
         ordered = sorted(self.hooks.values(), key=lambda hook: hook.order)
         self._conditions = {entry.id: compile_condition(entry.when) for entry in taken.values() if entry.when}
         self._index = Index([(hook, hook.on) for hook in ordered])
@@ -158,12 +156,12 @@ class HookSet:
     def background(self, event: Event, verdict: Verdict | None) -> list[Hook]:
         """The hooks that run in the background: the non-blocking ones, and without a verdict the blocking ones too.
 
-        Left out are rules, which only decide, endpoints that can block, which get a delivery, and plugins (`observers`).
+        Left out are kinds that only decide (`DECIDING`), and endpoints that can block, which get a delivery.
         """
         return [
             hook
             for hook in self._index.find(event)
-            if hook.kind not in {"rule", "plugin"}
+            if hook.kind not in DECIDING
             and (verdict is None or not hook.blocking)
             and hook.id not in self.endpoints
             and self.holds(hook, event, verdict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -11,9 +12,11 @@ from bus.config.file_types import GuardSettings
 from bus.hooks import Endpoint, Hook, Layer
 from bus.hooksets.guards import load_pack
 from bus.hooksets.hookfile import HookFile
+from bus.http.proxies import MAY_NAME
 
 log = logging.getLogger("fleethook.hooks")
 
+_T = TypeVar("_T")
 _E = TypeVar("_E", Hook, Endpoint)
 
 
@@ -25,6 +28,12 @@ class Layered(NamedTuple):
     file: HookFile
     waiting: tuple[str, ...] = ()
     """Changed files that are not in force, each with the reason."""
+
+
+def highest(layers: Sequence[Layered], part: Callable[[HookFile], _T | None]) -> _T | None:
+    """A part of the highest layer that has it, of those that may name where requests go; None if none has it."""
+    found = (part(layered.file) for layered in layers if layered.layer in MAY_NAME)
+    return next((value for value in found if value), None)
 
 
 def place_entry(entry: _E, layered: Layered, taken: dict[str, Hook | Endpoint]) -> _E | None:

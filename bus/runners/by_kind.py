@@ -14,6 +14,7 @@ from bus.outcomes import Outcome
 from bus.runners import Runner
 from bus.runners.command import CommandRunner
 from bus.runners.http import HttpRunner
+from bus.runners.model import ModelRunner
 from bus.runners.rule import RuleRunner
 
 _MOST_WARMED: Final = 500
@@ -37,7 +38,7 @@ class Runners:
         self._watcher, self._clients, self._run_plugin = watcher, clients, run_plugin
         self._warmed: HookSet | None = None
         self.rules: Runner = RuleRunner()
-        self._commands = CommandRunner(on_background_output)
+        self._commands, self._models = CommandRunner(on_background_output), ModelRunner()
 
     @property
     def background(self) -> set[asyncio.Task[None]]:
@@ -60,7 +61,7 @@ class Runners:
         for hook in rules[:_MOST_WARMED]:
             await self.rules.run(hook, _SAMPLE, 1.0)
             await asyncio.sleep(0)  # the process's heartbeat has its turn
-        if any(hook.kind == "http" for hook in in_force.hooks.values()):
+        if any(hook.kind in {"http", "prompt", "agent"} for hook in in_force.hooks.values()):
             self._clients.get(in_force.network, in_force.proxy).open()
 
     async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:
@@ -74,4 +75,7 @@ class Runners:
                 return Outcome(failure=f"plugin {hook.plugin!r} does not run in this process")
             return await self._run_plugin(hook, event, seconds)
         in_force = self._watcher.for_event(event)
-        return await HttpRunner(self._clients.get(in_force.network, in_force.proxy)).run(hook, event, seconds)
+        client = self._clients.get(in_force.network, in_force.proxy)
+        if hook.kind == "http":
+            return await HttpRunner(client).run(hook, event, seconds)
+        return await self._models.run(hook, event, seconds, in_force.model, client)

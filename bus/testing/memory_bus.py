@@ -29,6 +29,7 @@ from bus.outcomes import Outcome
 from bus.plugins.plugin import HookPlugin
 from bus.runners.command import CommandRunner
 from bus.runners.http import HttpRunner
+from bus.runners.model import ModelRunner
 from bus.runners.rule import rule_outcome
 from bus.sdk.facade import DEFAULT_BUDGET, AgentFacade, SyncAgentFacade
 from bus.testing.plugins_here import PluginsHere
@@ -61,7 +62,7 @@ class MemoryBus(AgentFacade):
         self._plugins = PluginsHere([plugin for layered in layers for plugin in layered.file.plugins])
         self._plugins.note_hooks(list(self._hooks.hooks.values()))
         self._checker = checker()
-        self._clients = ClientPool()
+        self._clients, self._models = ClientPool(), ModelRunner()
         self._commands = CommandRunner()
 
     async def close(self) -> None:
@@ -130,7 +131,10 @@ class MemoryBus(AgentFacade):
             return await self._commands.run(hook, event, seconds)
         if hook.kind == "plugin":
             return await self._plugins.run(hook, event)
-        return await HttpRunner(self._clients.get(self._hooks.network, self._hooks.proxy)).run(hook, event, seconds)
+        client = self._clients.get(self._hooks.network, self._hooks.proxy)
+        if hook.kind == "http":
+            return await HttpRunner(client).run(hook, event, seconds)
+        return await self._models.run(hook, event, seconds, self._hooks.model, client)
 
     def _prepared(self, event: Event) -> Event:
         return msgspec.structs.replace(event, id=event.id or event_id(), host=event.host or host_name())

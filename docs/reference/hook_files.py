@@ -7,8 +7,9 @@ from typing import Final
 from bus.config.endpoint_entry import EndpointEntry
 from bus.config.file_types import FileFormat, GuardException, GuardSettings, HookEntry, ImportEntry, Network
 from bus.config.hook_test_entry import HookTestEntry, HookTestEvent
+from bus.config.model_entry import ModelEntry, ModelPrice
 from bus.config.plugin_entry import PluginEntry
-from bus.hooks import HttpCall, OldSecret
+from bus.hooks import HttpCall, ModelPrompt, OldSecret
 from bus.hooksets.hookfile import guard_packs
 from bus.matching.command_match import CommandMatch
 from bus.matching.rules import Rule
@@ -22,9 +23,11 @@ HOOK_LINKS: Final = {
     "Hold": "hold",
     "HttpCall": "http",
     "OldSecret": "old_secrets",
+    "ModelPrompt": "prompt-and-agent",
     "Rule": "rule",
     "CommandMatch": "commands",
 }
+MODEL_LINKS: Final = {"ModelPrice": "prices"}
 TEST_LINKS: Final = {"HookTestEvent": "event"}
 ENDPOINT_LINKS: Final = {"OldSecret": "old_secrets", "Batch": "batch"}
 
@@ -35,6 +38,7 @@ _TOP_TYPES: Final = {
     "guards": "[mapping](#guards)",
     "plugins": "[mapping](#plugins)",
     "network": "[mapping](endpoints.md#network)",
+    "model": "[mapping](#model)",
     "tests": "list of [mappings](#tests)",
     "settings": "[mapping](settings.md)",
 }
@@ -126,7 +130,7 @@ mistakes in a file, and `fleethook config schema` prints the JSON Schema for edi
 {field_table(FileFormat, types=_TOP_TYPES)}
 ## hooks
 
-Each hook has exactly one of `command`, `http` and `rule`. The command's variables are in
+Each hook has exactly one of `command`, `http`, `rule`, `prompt` and `agent`. The command's variables are in
 [settings](settings.md#variables-for-commands-of-hooks).
 
 {field_table(HookEntry, HOOK_LINKS)}
@@ -147,6 +151,11 @@ patterns, `*` and `?` stop at a slash and `**` does not; `src/**` is below the p
 ## http
 
 {field_table(HttpCall, HOOK_LINKS)}
+## prompt and agent
+
+A text, or a mapping with these fields. [Prompt hooks](prompt-hooks.md) shows how to use them.
+
+{field_table(ModelPrompt)}
 ## hold
 
 An `ask` with `hold` waits for a person: see [approvals](approvals.md). It works before tools, prompts and permissions.
@@ -176,6 +185,14 @@ The packs are {packs}; see [guards](guards.md). A pack is `true`, `false`, or a 
 Python plugins by name; see [plugins](plugins.md). An entry is `true`, `false`, or a mapping with these fields.
 
 {field_table(PluginEntry)}
+## model
+
+The chat endpoint that hooks with `prompt` or `agent` ask; see [prompt hooks](prompt-hooks.md).
+
+{field_table(ModelEntry, MODEL_LINKS)}
+## prices
+
+{field_table(ModelPrice)}
 ## tests
 
 `fleethook hooks test` runs the tests of a file, its commands included; [writing hooks](writing-hooks.md#test-your-hooks) shows

@@ -210,11 +210,20 @@ async def open_judge(hooks: HookSet, *, effects: bool, seconds: float, policy: P
             await plugins.close()
 
 
-_NAMES: Final = {"command": "the command", "http": "the request", "plugin": "the plugin"}
+_NAMES: Final = {
+    "command": "the command",
+    "http": "the request",
+    "plugin": "the plugin",
+    "prompt": "the question to the model",
+    "agent": "the question to the model",
+}
 
 
 def _runner(clients: ClientPool, commands: CommandRunner, plugins: PluginHost, hooks: HookSet, *, effects: bool) -> Run:
     from bus.runners.http import HttpRunner
+    from bus.runners.model import ModelRunner
+
+    models = ModelRunner()
 
     async def run(hook: Hook, event: Event, seconds: float) -> Outcome:
         if not effects:
@@ -223,7 +232,10 @@ def _runner(clients: ClientPool, commands: CommandRunner, plugins: PluginHost, h
             return await plugins.run(hook, event, seconds)
         if hook.kind == "command":
             return await commands.run(hook, event, seconds)
-        return await HttpRunner(clients.get(hooks.network, hooks.proxy)).run(hook, event, seconds)
+        client = clients.get(hooks.network, hooks.proxy)
+        if hook.kind == "http":
+            return await HttpRunner(client).run(hook, event, seconds)
+        return await models.run(hook, event, seconds, hooks.model, client)
 
     return run
 

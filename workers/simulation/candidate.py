@@ -64,6 +64,8 @@ def _is_same_program(hook: Hook, known: Hook | None) -> bool:
             one.args,
             one.shell,
             one.http,
+            one.prompt,
+            one.agent,
             one.env,
             one.working_dir,
             one.own,

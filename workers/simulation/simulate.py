@@ -10,6 +10,7 @@ import msgspec
 from bus.events import Event
 from bus.hooks import Hook
 from bus.hooksets.in_force import HookSet
+from bus.runners.model import model_name
 from bus.secrets.redaction import redact, redact_text, redact_url
 from bus.verdicts import Part, Policy, Verdict
 from workers.admin.dry_run import open_judge
@@ -17,12 +18,12 @@ from workers.records.hook_list import hook_record
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
-    """What a hook starts outside of the verdict: a command or a request."""
+    """What a hook starts outside of the verdict: a command, a request or a question to a model."""
 
     hook: str
-    kind: Literal["command", "http", "plugin", "webhook"]
+    kind: Literal["command", "http", "plugin", "prompt", "agent", "webhook"]
     target: str
-    """The command, the plugin, or the URL that gets the event; redacted."""
+    """The command, the plugin, the URL that gets the event, or the model that is asked; redacted."""
     when: Literal["before", "after"]
     """`before` the verdict, which waits for it, or in the background `after` it."""
     ran: bool = False
@@ -59,14 +60,21 @@ def _effects(
 ) -> Iterator[Effect]:
     for hook in fitting:
         if hook.kind != "rule" and hook.id in parts:
-            yield _effect(hook, "before", ran=run)
+            yield _effect(hook, hooks, "before", ran=run)
     for hook in (*hooks.background(event, verdict), *hooks.observers(event, verdict)):
-        yield _effect(hook, "after")
+        yield _effect(hook, hooks, "after")
     for endpoint in hooks.targets(event, verdict):
         yield Effect(hook=endpoint.id, kind="webhook", target=redact_url(endpoint.url), when="after")
 
 
-def _effect(hook: Hook, when: Literal["before", "after"], *, ran: bool = False) -> Effect:
+def _effect(hook: Hook, hooks: HookSet, when: Literal["before", "after"], *, ran: bool = False) -> Effect:
+    prompt = hook.agent or hook.prompt
+    if prompt is not None:
+        server = hooks.model
+        target = (
+            f"{model_name(hook, prompt, server)} at {redact_url(server.url)}" if server else "no model is configured"
+        )
+        return Effect(hook=hook.id, kind="prompt" if hook.agent is None else "agent", target=target, when=when, ran=ran)
     if hook.kind == "plugin":
         return Effect(hook=hook.id, kind="plugin", target=hook.plugin, when=when, ran=ran)
     if hook.http is not None:

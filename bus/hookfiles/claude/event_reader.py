@@ -15,6 +15,7 @@ from bus.config.validation import is_extra, nearest
 from bus.errors import ConfigError, TargetRefused
 from bus.hookfiles.claude.format import TIMEOUTS, Group, Handler
 from bus.hookfiles.claude.matching import EXACT_ONLY, SUBJECTS, TOOL_EVENTS, compile_matcher, index_tool, patterns
+from bus.hookfiles.claude.model_questions import MODEL_TIMEOUTS, model_question
 from bus.hookfiles.claude.permission_rules import parse_rule
 from bus.hookfiles.claude.plugins import (
     ClaudePlugin,
@@ -41,11 +42,7 @@ ION: Final = "ion"
 _DEFAULT: Final = 600.0
 _ION_DEFAULT: Final = 5000.0  # milliseconds (I-04)
 _NO_HTTP: Final = frozenset({"SessionStart", "Setup"})
-_NOT_RUN_YET: Final[Mapping[str, str]] = {
-    "mcp_tool": "a call of an MCP tool",
-    "prompt": "a question to a model",
-    "agent": "a subagent that checks",
-}
+_NOT_RUN_YET: Final[Mapping[str, str]] = {"mcp_tool": "a call of an MCP tool"}
 _SHELLS: Final[Mapping[str | None, str]] = {None: "", "bash": "bash", "powershell": "pwsh"}
 _POLICIES: Final[Mapping[str | None, Policy | None]] = {None: None, "continue": "allow", "block": "deny"}
 _ENV: Final = lazy_regex(r"[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
@@ -200,18 +197,21 @@ class EventReader(Reading):
             return None
         if handler.once:
             self.warn((*at, "once"), "once has a meaning only in hooks of a skill; here the hook runs every time")
+        question = model_question(self, name, handler, at) if handler.type in ("prompt", "agent") else None
         http = self.http(name, handler, at) if handler.type == "http" else None
         command = self.command(handler, at) if handler.type == "command" else ("", ())
         if (
             len(self.problems) > before
             or (http is None and command is None)
             or (handler.type == "http" and http is None)
+            or (handler.type in ("prompt", "agent") and question is None)
         ):
             return None
         matchers = [] if any(text in ("", "*") for text in entry.matchers) else entry.matchers
         kept: dict[str, Any] = {"event": name, **({"matchers": matchers} if matchers else {})}
         kept |= {"if": handler.rule} if handler.rule is not None else {}
         kept |= {"wakes": True} if handler.wakes else {}
+        kept |= {"continue": True} if question is not None and handler.go_on is True else {}
         kept |= self.roots.own() | ({"itself": self.run_by_claude} if self.run_by_claude else {})
         text, args = command or ("", ())
         return Hook(
@@ -221,8 +221,10 @@ class EventReader(Reading):
             command=text,
             args=args,
             http=http,
+            prompt=question if handler.type == "prompt" else None,
+            agent=question if handler.type == "agent" else None,
             shell=_SHELLS[handler.shell],
-            blocking=not (handler.async_ or handler.wakes),
+            blocking=question is not None or not (handler.async_ or handler.wakes),
             timeout=self.timeout(name, handler, at),
             on_failure=_POLICIES[handler.on_failure],
             description=(handler.description or entry.description)[:10_000],
@@ -256,14 +258,14 @@ class EventReader(Reading):
                     f"timeout is {timeout:g} ms; ion counts milliseconds",
                     hint=f"{timeout:g} s are {timeout * 1000:g}",
                 )
-            return (timeout or _ION_DEFAULT) / 1000
+            return timeout / 1000 if timeout else MODEL_TIMEOUTS.get(handler.type, _ION_DEFAULT / 1000)
         if timeout is not None and timeout >= _PROBABLY_MILLISECONDS:
             self.warn(
                 place,
                 f"timeout is {timeout:g} s; Claude Code counts seconds",
                 hint=f"{timeout:g} ms are {timeout / 1000:g}",
             )
-        return timeout or TIMEOUTS.get(name, _DEFAULT)
+        return timeout or TIMEOUTS.get(name, MODEL_TIMEOUTS.get(handler.type, _DEFAULT))
 
     def command(self, handler: Handler, at: PathParts) -> tuple[str, tuple[str, ...]] | None:
         """The command and its arguments, with the plugin's folder filled in."""

@@ -41,13 +41,13 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
     """A field of Fleethook: further environment variables that the command gets."""
     status: Any = msgspec.field(default=None, name="statusMessage")
     description: str = ""
-    # Fields of types that do not run here: they are accepted, so that they are not reported as unknown.
+    prompt: str | None = None
+    model: str | None = None
+    go_on: bool | None = msgspec.field(default=None, name="continueOnBlock")
+    # Fields of a type that does not run here: they are accepted, so that they are not reported as unknown.
     server: Any = None
     tool: Any = None
     input: Any = None
-    prompt: Any = None
-    model: Any = None
-    go_on: Any = msgspec.field(default=None, name="continueOnBlock")
 
 
 TIMEOUTS: Final[Mapping[str, float]] = {

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from bus.config.endpoint_entry import EndpointEntry
 from bus.config.file_types import HookEntry
+from bus.config.model_entry import ModelEntry
 from bus.errors import ConfigError, PatternError
-from bus.hooks import Endpoint, Hook, HttpCall
+from bus.hooks import Endpoint, Hook, HttpCall, Layer, ModelPrompt
 from bus.hooksets import hookfile
 from bus.hooksets.hookfile import HookFile, from_document, load_hook_file, parse_hook_file, to_document
 
@@ -99,13 +100,13 @@ def test_a_hook_file() -> None:
         ('{on: "*", §comand: x}', 'unknown key "comand"; did you mean "command"?'),
         ('{on: "*", command: x, §matcher: bash}', 'unknown key "matcher"; did you mean "tool"?'),
         ("§{command: x}", '"on" is missing'),
-        ('§{on: "*"}', "a hook has exactly one of command, http and rule; it has none"),
+        ('§{on: "*"}', "a hook has exactly one of command, http, rule, prompt and agent; it has none"),
         (
             '§{on: "*", command: x, rule: {}}',
-            "a hook has exactly one of command, http and rule; it has command and rule",
+            "a hook has exactly one of command, http, rule, prompt and agent; it has command and rule",
         ),
         ('{on: "*", command: §""}', "command must not be empty"),
-        ('§{on: "*", command: }', "a hook has exactly one of command, http and rule; it has none"),
+        ('§{on: "*", command: }', "a hook has exactly one of command, http, rule, prompt and agent; it has none"),
         ('{on: "*", command: §[x]}', "command has to be text, not a list"),
         ('{on: "*", command: x, timeout: §"3"}', "timeout has to be a number, not text; remove the quotes"),
         (
@@ -385,3 +386,51 @@ def test_random_content_gives_problems_and_no_other_error(value: dict[str, objec
 def test_random_text_gives_a_config_error_at_most(text: str) -> None:
     with suppress(ConfigError):
         parse_hook_file(f"hooks:\n  - {text}", "user")
+
+
+MODEL = """
+model: {url: "https://api.example/v1", name: small, key: env:MODEL_KEY}
+hooks:
+  - {on: tool:pre_execute, prompt: "safe? $ARGUMENTS"}
+  - {on: tool:pre_execute, agent: {text: "tested?", rounds: 3, decision: ask}, timeout: 5}
+"""
+
+
+@pytest.mark.req("I-12")
+def test_questions_to_a_model() -> None:
+    file = parse_hook_file(MODEL, "fleet")
+    assert (file.problems, file.warnings) == ((), ())
+    prompt, agent = file.hooks
+    assert (prompt.kind, prompt.prompt, prompt.timeout) == ("prompt", ModelPrompt(text="safe? $ARGUMENTS"), 30)
+    assert agent.agent == ModelPrompt(text="tested?", rounds=3, decision="ask")
+    assert (agent.kind, agent.timeout, agent.on_host, prompt.on_host) == ("agent", 5, True, False)
+    assert file.model == ModelEntry(url="https://api.example/v1", name="small", key="env:MODEL_KEY")
+    published = from_document(json.loads(json.dumps(to_document(file))))
+    assert (published.model, published.hooks) == (file.model, file.hooks)
+
+
+@pytest.mark.req("I-12")
+@pytest.mark.parametrize(
+    ("text", "layer", "why"),
+    [
+        ("model: {url: 'https://h/v1', name: m, key: hunter2}", "user", "the key is not a reference; write env:NAME"),
+        ("model: {url: 'ftp://h/v1', name: m}", "user", "has to begin with https:// or http://"),
+        ("model: {url: 'https://h/v1', name: m, headers: {'a b': c}}", "user", "that HTTP does not allow"),
+        ("model: {url: 'https://h/v1'}", "user", "name"),
+        ("model: {url: 'https://h/v1', name: m}", "project", "a project's file may not name the model"),
+        ("hooks: [{on: '*', prompt: ' '}]", "user", "prompt must not be empty"),
+        ("hooks: [{on: '*', agent: {text: x}, blocking: false}]", "user", "cannot run in the background"),
+        ("hooks: [{on: '*', prompt: x, command: y}]", "user", "it has command and prompt"),
+    ],
+)
+def test_a_wrong_model_or_question_is_reported(text: str, layer: Layer, why: str) -> None:
+    file = parse_hook_file(text, layer)
+    assert (file.hooks, file.model) == ((), None)
+    assert why in str(file.problems[0])
+    assert "hunter2" not in str(file.problems)
+
+
+def test_a_model_on_this_machine_needs_a_permission() -> None:
+    text = 'model: {url: "http://127.0.0.1:11434/v1", name: m}'
+    assert "is not reached: 127.0.0.1 (loopback)" in parse_hook_file(text, "user").warnings[0]
+    assert parse_hook_file(f'{text}\nnetwork: {{allow: ["127.0.0.1:11434"]}}', "user").warnings == ()

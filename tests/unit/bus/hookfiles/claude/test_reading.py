@@ -11,7 +11,7 @@ import pytest
 from bus.config.hook_file_value import HookFile, from_document, to_document
 from bus.errors import ConfigError
 from bus.hookfiles.claude import HOOKS
-from bus.hooks import HttpCall, Layer
+from bus.hooks import HttpCall, Layer, ModelPrompt
 from bus.runners.command import argv
 
 CLAUDE, ION = HOOKS["claude"], HOOKS["ion"]
@@ -181,8 +181,8 @@ def test_settings_without_hooks_hold_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("event", "handler", "word"),
     [
-        ("PreToolUse", {"type": "prompt", "prompt": "ok?"}, "prompt (a question to a model) is not run here yet"),
-        ("PreToolUse", {"type": "agent", "prompt": "ok?"}, "agent (a subagent that checks) is not run here yet"),
+        ("SessionStart", {"type": "prompt", "prompt": "ok?"}, "no prompt hooks at SessionStart"),
+        ("PreCompact", {"type": "agent", "prompt": "ok?"}, "no agent hooks at PreCompact"),
         ("Stop", {"type": "mcp_tool", "server": "s", "tool": "t"}, "mcp_tool (a call of an MCP tool)"),
         ("SessionStart", {"type": "http", "url": "https://x.io"}, "no http hooks at SessionStart"),
         ("Stop", command(**{"if": "Bash"}), "a hook with `if` never runs there"),
@@ -388,3 +388,24 @@ def test_path_tricks_and_bad_manifests(tmp_path: Path, manifest: object, words: 
 def test_a_folder_whose_name_means_something_to_a_shell_is_left_to_it(tmp_path: Path) -> None:
     root = plugin(tmp_path / "$(touch hit)", hooks={"hooks": events("${CLAUDE_PLUGIN_ROOT}/a.sh")})
     assert read(root).hooks[0].command == "${CLAUDE_PLUGIN_ROOT}/a.sh"
+
+
+@pytest.mark.req("I-12")
+def test_questions_to_a_model_are_read(tmp_path: Path) -> None:
+    prompt = {"type": "prompt", "prompt": "Safe? $ARGUMENTS", "model": "haiku", "continueOnBlock": True}
+    (hook,) = read(settings(tmp_path, "PostToolUse", prompt)).hooks
+    assert (hook.kind, hook.blocking, hook.timeout) == ("prompt", True, 30.0)
+    assert hook.prompt == ModelPrompt(text="Safe? $ARGUMENTS", model="haiku")
+    assert hook.own["continue"] is True
+    (hook,) = read(settings(tmp_path, "Stop", {"type": "agent", "prompt": "Tested?", "model": "inherit"})).hooks
+    assert (hook.kind, hook.timeout, hook.on_host, hook.agent) == ("agent", 60.0, True, ModelPrompt(text="Tested?"))
+    (hook,) = read(settings(tmp_path, "UserPromptSubmit", {"type": "prompt", "prompt": "x", "timeout": 7})).hooks
+    assert hook.timeout == 7
+    for wrong, why in (
+        ({"type": "prompt"}, '"prompt" is missing'),
+        ({"type": "agent", "prompt": " "}, "prompt must not be empty"),
+        ({"type": "prompt", "prompt": "x" * 20_001}, "20000 is the most"),
+    ):
+        found = read(settings(tmp_path, "Stop", wrong))
+        assert found.hooks == ()
+        assert why in str(found.problems[0])

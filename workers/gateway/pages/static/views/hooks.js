@@ -7,7 +7,7 @@ import { count, facts, filters, mark, millis, moment, problem, table } from "../
 const FIELDS = [
   { name: "text", label: "Hook, event or file", placeholder: "lint" },
   { name: "layer", label: "Layer", options: [["", "any"], "fleet", "user", "project", "session"] },
-  { name: "kind", label: "Kind", options: [["", "any"], "rule", "command", "http", "plugin"] },
+  { name: "kind", label: "Kind", options: [["", "any"], "rule", "command", "http", "prompt", "agent", "plugin"] },
   { name: "ran", label: "Runs", options: [["", "any"], ["yes", "has run"], ["failed", "has failed"], ["no", "never ran"]] },
   { name: "order", label: "Order", options: [["", "as they run"], ["runs", "most runs"], ["p99", "slowest"], ["failed", "most failures"]] },
 ];
