@@ -89,6 +89,10 @@ def note_outcome(span: spans.Span, outcome: Outcome) -> None:
     changed = outcome.updated_input or outcome.updated_output is not None
     verdict = "modify" if changed and outcome.decision in {"allow", "abstain"} else outcome.decision
     span.set({"fleethook.verdict": ("timeout" if late else "error") if outcome.failure else verdict})
+    if outcome.model is not None:
+        use = outcome.model
+        span.set({"gen_ai.request.model": use.name, "fleethook.model.requests": use.requests})
+        span.set({"gen_ai.usage.input_tokens": use.input_tokens, "gen_ai.usage.output_tokens": use.output_tokens})
     if outcome.exit_code is not None:
         span.set({"process.exit.code": outcome.exit_code})
     if outcome.failure:

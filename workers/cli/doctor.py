@@ -108,6 +108,7 @@ def _examine(fleet: Context, *, live: bool) -> list[Check]:
         from bus.wire.connections import PATIENT_CONNECT_SECONDS
         from bus.wire.connections import Connections as Opened
         from workers.admin.doctor import canary
+        from workers.admin.doctor.model import model_checks
         from workers.admin.doctor.server import coverage_check, fleet_guard_check, host_checks, server_checks
 
         rq = Opened(settings.rq_url, connect=PATIENT_CONNECT_SECONDS) if settings.rq_url else connections
@@ -123,6 +124,7 @@ def _examine(fleet: Context, *, live: bool) -> list[Check]:
         seen.append(
             canary.guard_check(await canary.expected(connections, fleet.keys(), settings, places, cwd), away=away)
         )
+        seen += await model_checks(connections, fleet.keys(), places, cwd)
         for agent in agents:
             seen += checked[agent]
             seen += await _reached(fleet, connections, agent, cwd, live=live, away=away)

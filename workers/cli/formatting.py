@@ -19,7 +19,7 @@ from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # a caller with such a value has imported its module already; `publish` and `--help` have none
     from bus.events import Event
-    from bus.verdicts import Part, Verdict
+    from bus.verdicts import ModelUse, Part, Verdict
     from workers.delivery.deliveries import Attempt, Delivery
     from workers.delivery.endpoint_health import EndpointHealth
     from workers.records.events import Seen
@@ -193,8 +193,19 @@ def _part_lines(fleet: Context, part: Part) -> Iterator[str]:
     for name, text in (("reason", part.reason), ("fallback", part.fallback)):
         if text:
             yield f"    {name}: {fleet.style(plain(text, _TEXT), 'yellow' if name == 'fallback' else 'cyan')}"
+    if part.model is not None:
+        yield f"    {model_text(part.model)}"
     for line in part.output.splitlines()[-10:]:
         yield f"    | {fleet.style(line, 'bright_black')}"
+
+
+def model_text(use: ModelUse) -> str:
+    """What a hook that asks a model used."""
+    if use.cached:
+        return f"model: {plain(use.name)}, remembered from the same question"
+    cost = f", {use.cost:.6f} {plain(use.currency)}" if use.cost is not None else ""
+    tokens = f"{use.input_tokens:,} tokens in, {use.output_tokens:,} out"
+    return f"model: {plain(use.name)}, {counted(use.requests, 'request')}, {tokens}{cost}"
 
 
 def delivery_lines(fleet: Context, delivery: Delivery, *, whole: bool = False) -> Iterator[str]:

@@ -17,6 +17,7 @@ from workers.cli.screens.status import GuardPack, StatusReport, show_status
 
 if TYPE_CHECKING:  # 60 ms that `status --help` does not need
     from bus.wire.connections import Connections
+    from workers.admin.model_health import ModelHealth
     from workers.delivery.endpoint_health import EndpointHealth
     from workers.fleet_control.stops import Stop
     from workers.plugins.figures import PluginState
@@ -77,7 +78,7 @@ def _look_and_show(fleet: Context, wait: float | None, *, clear: bool = False) -
     from workers.runtime.rejected_files import rejections
 
     rejected = rejections(fleet.directories(), Path.cwd())
-    guards, endpoints, activity = _facts(fleet) if found is not None else ([], [], None)
+    guards, endpoints, activity, model = _facts(fleet) if found is not None else ([], [], None, None)
     stops = read_stops_now(fleet) if found is not None else []
     plugins = _plugins(fleet) if found is not None else []
     if clear and not fleet.json and sys.stdout.isatty():
@@ -85,10 +86,11 @@ def _look_and_show(fleet: Context, wait: float | None, *, clear: bool = False) -
     if fleet.json:
         import msgspec
 
-        fleet.data({**_record(fleet, found, here, endpoints, rejected, stops), "plugins": msgspec.to_builtins(plugins)})
+        more = {"plugins": msgspec.to_builtins(plugins), "model": msgspec.to_builtins(model)}
+        fleet.data({**_record(fleet, found, here, endpoints, rejected, stops), **more})
     else:
         known = (tuple(guards), tuple(endpoints), activity, tuple(rejected))
-        show_status(fleet, StatusReport(found, here, *known, stopped=stop_notice(stops), plugins=plugins))
+        show_status(fleet, StatusReport(found, here, *known, stopped=stop_notice(stops), plugins=plugins, model=model))
     return away, done
 
 
@@ -122,17 +124,21 @@ def _look(fleet: Context) -> tuple[Status | None, Unreachable | None]:
         return None, error
 
 
-def _facts(fleet: Context) -> tuple[list[GuardPack], list[EndpointHealth], Activity | None]:
-    """The hooks in force, the health of the endpoints, and the last hour; empty if the server has gone away meanwhile."""
+_Facts = tuple[list[GuardPack], list["EndpointHealth"], "Activity | None", "ModelHealth | None"]
+
+
+def _facts(fleet: Context) -> _Facts:
+    """The guards, the health of the endpoints, the last hour, and the model; empty if the server has gone away meanwhile."""
     from bus.hooksets.guards import load_pack, packs
     from bus.ids import host_name
     from workers.admin.dry_run import hooks_here
+    from workers.admin.model_health import model_health
     from workers.cli.guards import rule_record
     from workers.delivery.deliveries import endpoint_target
     from workers.delivery.endpoint_health import list_health
     from workers.records.activity import recent_activity
 
-    async def work(connections: Connections) -> tuple[list[GuardPack], list[EndpointHealth], Activity]:
+    async def work(connections: Connections) -> _Facts:
         here = await hooks_here(connections, fleet.keys(), fleet.directories(), Path.cwd())
         known = [endpoint_target(one, host_name()) for one in here.endpoints.values()]
         guards = []
@@ -143,13 +149,14 @@ def _facts(fleet: Context) -> tuple[list[GuardPack], list[EndpointHealth], Activ
             guards,
             await list_health(connections, fleet.keys(), known),
             await recent_activity(connections, fleet.keys()),
+            model_health(here),
         )
 
     try:
         return fleet.run(work)
     except Unreachable as error:
         fleet.say(f"the health of the endpoints is unknown: {error}")
-        return [], [], None
+        return [], [], None, None
 
 
 def _record(

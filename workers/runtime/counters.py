@@ -17,7 +17,7 @@ from bus.errors import FleethookError
 from bus.events import SOURCES, EventType
 from bus.hooks import Hook
 from bus.secrets.replacements import replaced
-from bus.verdicts import Verdict
+from bus.verdicts import ModelUse, Verdict
 from bus.wire.connections import Connection, Connections
 from bus.wire.counts import (
     ANSWERS,
@@ -117,9 +117,21 @@ class VerdictCounts:
                 yield from _failure(part.decision, reason if reason == "timeout" else "handler_error")
             elif self._kinds.get(part.hook) == "rule":
                 yield from (field("rule_matches", name, part.decision), 1)
+            if part.model is not None:
+                yield from self._of_model(part.model, failed=bool(part.fallback))
             outcome = "failed" if part.fallback else part.decision
             for count in observed(field("handler_duration_seconds", name, outcome), part.ms / 1000):
                 yield from count
+
+    def _of_model(self, use: ModelUse, *, failed: bool) -> Iterable[str | int]:
+        name = self._names.label(use.name)
+        outcome = "failed" if failed else "remembered" if use.cached else "answered"
+        yield from (field("model_questions", name, outcome), 1)
+        yield from (field("model_requests", name), use.requests)
+        yield from (field("model_tokens", name, "input"), use.input_tokens)
+        yield from (field("model_tokens", name, "output"), use.output_tokens)
+        if use.cost is not None:
+            yield from (field("model_cost_millionths", name, use.currency), micros(use.cost))
 
     def _decider(self, verdict: Verdict) -> str:
         """What decided: `rule`, `hook`, `plugin`, `human`, `fallback`, or `default` if nothing did."""

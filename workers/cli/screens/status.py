@@ -12,6 +12,7 @@ from workers.cli.screens.columns import cut, hanging, sign, terminal_width
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # 60 ms that `status --help` does not need
+    from workers.admin.model_health import ModelHealth
     from workers.delivery.endpoint_health import EndpointHealth
     from workers.plugins.figures import PluginState
     from workers.records.activity import Activity
@@ -49,6 +50,8 @@ class StatusReport(NamedTuple):
     """What is stopped; empty if nothing is."""
     plugins: Sequence[PluginState] = ()
     """The Python plugins of every worker."""
+    model: ModelHealth | None = None
+    """The model and the hooks that ask it; None if no hook asks one."""
 
 
 def show_status(fleet: Context, report: StatusReport) -> None:
@@ -82,6 +85,12 @@ def _facts(fleet: Context, report: StatusReport) -> Iterator[Fact]:
         yield "up", f"{text}{', ' + counted(restarts, 'restart') if restarts else ''}", None
     if found is not None:
         yield from _in_force(found, report.guards)
+        if report.model is not None and not report.model.trouble:
+            yield (
+                "model",
+                f"{plain(report.model.text)}, {counted(len(report.model.hooks), 'hook asks', 'hooks ask')} it",
+                None,
+            )
         if report.activity is not None:
             yield from _activity(report.activity)
         yield from _waiting(found)
@@ -175,6 +184,12 @@ def _wrong(fleet: Context, report: StatusReport) -> Iterator[Fact]:
             breaker = f", breaker {plugin.breaker}" if plugin.breaker != "closed" else ""
             text = f"{plugin.name} in {plugin.worker}: {plugin.state}{breaker}; {plugin.problem or 'it comes back'}"
             yield "plugin", plain(text, 600), "red" if plugin.state == "failed" else "yellow"
+    if report.model is not None and report.model.trouble:
+        yield (
+            "model",
+            plain(f"{counted(len(report.model.hooks), 'hook asks', 'hooks ask')} one: {report.model.text}", 600),
+            "red",
+        )
     for refused in report.rejected:
         yield "hooks", plain(refused.text, 600), "red"
     for problem in found.problems if found is not None else ():

@@ -17,8 +17,21 @@ if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help
     from bus.verdicts import Verdict
     from workers.simulation.simulate import Effect, Simulation
 
-_WOULD = {"command": "would run", "http": "would ask", "plugin": "would ask the plugin", "webhook": "would post to"}
-_DID = {"command": "ran", "http": "asked", "plugin": "asked the plugin"}
+_WOULD = {
+    "command": "would run",
+    "http": "would ask",
+    "plugin": "would ask the plugin",
+    "prompt": "would ask the model",
+    "agent": "would let the model read files and ask it",
+    "webhook": "would post to",
+}
+_DID = {
+    "command": "ran",
+    "http": "asked",
+    "plugin": "asked the plugin",
+    "prompt": "asked the model",
+    "agent": "let the model read files and asked it",
+}
 
 
 @click.command()

@@ -12,7 +12,7 @@ import pytest
 from bus.hooks import Hook
 from bus.http.webhook_client import Failure, Reply
 from bus.matching.rules import Rule
-from bus.verdicts import Approval, Part, Verdict
+from bus.verdicts import Approval, ModelUse, Part, Verdict
 from bus.wire.counts import LONG_BUCKETS, decisions, expanded
 from bus.wire.exchange_times import ExchangeTimes
 from bus.wire.scripts import script
@@ -160,3 +160,26 @@ def test_the_names_that_counted_least_lose_their_series() -> None:
     fields |= {b"handler_duration_seconds|old|deny|sum": 10**9, b"rule_matches|new|deny": 7, b"lost": 3}
     assert sorted(least_counted(fields, 1)) == sorted(name for name in fields if b"|old|" in name)
     assert len(least_counted(fields, 100)) == 4, "what has no name of a hook stays"
+
+
+@pytest.mark.req("I-12")
+def test_what_models_used_is_counted_by_model() -> None:
+    use = ModelUse(name="small", requests=2, input_tokens=900, output_tokens=40, cost=0.00125, currency="USD")
+    parts = (
+        Part(hook="a", decision="deny", model=use),
+        Part(hook="b", decision="abstain", model=ModelUse(name="small", cached=True)),
+        Part(hook="c", decision="abstain", fallback="timed out", model=ModelUse(name="small", requests=1)),
+    )
+    counts = VerdictCounts().of_answer(Verdict(decision="deny", parts=parts), "claude", "tool:pre_execute")
+    found: Counter[str] = Counter()
+    for name, number in zip(counts[::2], counts[1::2], strict=True):
+        found[str(name)] += int(number)
+    assert {name: number for name, number in found.items() if name.startswith("model_") and number} == {
+        "model_questions|small|answered": 1,
+        "model_questions|small|remembered": 1,
+        "model_questions|small|failed": 1,
+        "model_requests|small": 3,
+        "model_tokens|small|input": 900,
+        "model_tokens|small|output": 40,
+        "model_cost_millionths|small|USD": 1250,
+    }
