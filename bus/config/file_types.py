@@ -79,7 +79,7 @@ class HookEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     agent: Annotated[
         str | ModelPrompt | None,
         Meta(
-            description="As `prompt`, and the model may read the files of the event's project before it answers.",
+            description="A question as in `prompt`; the model may read the files of the event's project before it answers.",
             examples=[{"text": "Do the tests cover this change? $ARGUMENTS", "rounds": 6}],
         ),
     ] = None

@@ -18,10 +18,11 @@ from bus.config.documents import loads
 from bus.config.endpoint_entry import EndpointEntry
 from bus.config.file_types import FileFormat, GuardSettings, HookEntry, ImportEntry, Network
 from bus.config.hook_test_entry import HookTestEntry, HookTestEvent
+from bus.config.model_entry import ModelEntry, ModelPrice
 from bus.config.plugin_entry import PluginEntry
 from bus.config.settings import NAMES, OTHER_VARIABLES, PREFIX, VARIABLES, Settings, parse_setting
 from bus.events import MEANINGS, SOURCES, Event, EventType
-from bus.hooks import HttpCall, OldSecret
+from bus.hooks import HttpCall, ModelPrompt, OldSecret
 from bus.hooksets.guards import load_pack, packs
 from bus.hooksets.hook_tests import read_hook_tests
 from bus.hooksets.hookfile import load_hook_file, parse_hook_file, read_hook_document
@@ -48,11 +49,14 @@ SECTIONS: dict[tuple[str, str], type] = {
     ("hooks.md", "rule"): Rule,
     ("hooks.md", "commands"): CommandMatch,
     ("hooks.md", "http"): HttpCall,
+    ("hooks.md", "prompt and agent"): ModelPrompt,
     ("hooks.md", "hold"): Hold,
     ("hooks.md", "old_secrets"): OldSecret,
     ("hooks.md", "import"): ImportEntry,
     ("hooks.md", "guards"): GuardSettings,
     ("hooks.md", "plugins"): PluginEntry,
+    ("hooks.md", "model"): ModelEntry,
+    ("hooks.md", "prices"): ModelPrice,
     ("hooks.md", "tests"): HookTestEntry,
     ("hooks.md", "event"): HookTestEvent,
     ("endpoints.md", "endpoints"): EndpointEntry,
@@ -68,6 +72,8 @@ _CALL = {"on": "tool:pre_execute", "command": "./check.sh"}
 _PAGERDUTY = {"format": "pagerduty", "routing_key": "env:KEY"}
 NEEDED: dict[tuple[type, str], dict[str, Any]] = {
     (HookEntry, "http"): {"on": "tool:pre_execute"},
+    (HookEntry, "prompt"): {"on": "tool:pre_execute"},
+    (HookEntry, "agent"): {"on": "tool:pre_execute"},
     (HookEntry, "rule"): {"on": "tool:pre_execute"},
     (HookEntry, "retry"): {**_CALL, "blocking": False},
     (EndpointEntry, "routing_key"): {"format": "pagerduty"},
@@ -232,6 +238,8 @@ def test_the_examples_of_the_parts_of_an_entry_load() -> None:
     for field, value in examples(Rule):
         on = "tool:post_execute" if field.name == "redact" else "tool:pre_execute"
         load({"hooks": [{"on": on, "rule": {field.name: value}}]})
+    for field, value in examples(ModelPrompt):
+        load({"hooks": [{"on": "agent:stop", "agent": {"text": "Is it done?", field.name: value}}]})
     for field, value in examples(CommandMatch):
         usual = {"program": ["git"]} if field.name in {"paths_except", "loses"} else {}
         load({"hooks": [{"on": "tool:pre_execute", "rule": {"commands": [{**usual, field.name: value}]}}]})
@@ -264,6 +272,9 @@ def test_the_examples_of_the_sections_load() -> None:
             load({field.name: value})
     for field, value in examples(Network):
         load({"network": {field.name: value}})
+    for field, value in examples(ModelEntry):
+        load({"model": {"url": "https://api.example/v1", "name": "small", field.name: value},
+              "network": {"allow": ["127.0.0.1"]}})  # fmt: skip
     rules = {rule.id.partition("_")[2] for pack in packs() for rule in load_pack(pack).rules}
     for field, value in examples(GuardSettings):
         load({"guards": {"destructive-commands": {field.name: value}}})
