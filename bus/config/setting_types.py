@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from msgspec import Meta
 
@@ -31,6 +32,11 @@ def text(description: str, example: str, *schemes: str, pattern: str | None = No
     return Meta(
         max_length=2048, pattern=pattern, description=description, examples=[example], extra={"schemes": schemes}
     )
+
+
+def word(description: str, example: str) -> Meta:
+    """One of the words of the field's type."""
+    return Meta(description=description, examples=[example])
 
 
 def count(description: str, example: int, least: int, most: int) -> Meta:
@@ -66,3 +72,17 @@ def measured(name: str, raw: object, measure: str) -> float:
     if match is None or unit is None:
         raise ConfigError(f"{name} has to be {_WANTED[measure]}")
     return float(match[1]) * unit
+
+
+def check_url(name: str, url: str, schemes: tuple[str, ...]) -> None:
+    """ConfigError for a URL without one of these schemes; the message never quotes it, since it may have a password."""
+    wanted = f"{name} has to begin with {' or '.join(f'{scheme}://' for scheme in schemes)}"
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises where it is not a number in range
+    except ValueError as error:
+        raise ConfigError(f"{name} is not a URL", hint="see host and port") from error
+    if parts.scheme not in schemes:
+        raise ConfigError(wanted)
+    if not (parts.path if parts.scheme == "unix" else parts.hostname):
+        raise ConfigError(f"{name} names no {'socket' if parts.scheme == 'unix' else 'host'}")

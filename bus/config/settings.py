@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from functools import cache
 from typing import Annotated, Any, Final, Literal, NamedTuple
-from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Meta, inspect
+from msgspec import inspect
 
 from bus.config.documents import Document, PathParts, Plain
 from bus.config.field_types import END
-from bus.config.setting_types import DAY, HOUR, MIB, MINUTE, count, measured, size, text, time
+from bus.config.setting_types import DAY, HOUR, MIB, MINUTE, check_url, count, measured, size, text, time, word
 from bus.config.validation import explain, is_extra, suggestion
 from bus.errors import ConfigError
 from bus.verdicts import Policy
+
+GobbyReload = Literal["auto", "on", "off"]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -83,10 +84,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = 0.25
     on_failure: Annotated[
         Policy,
-        Meta(
-            description="The decision when no verdict can be given; `allow` lets the agent go on by its own rules.",
-            examples=["deny"],
-        ),
+        word("The decision when no verdict can be given; `allow` lets the agent go on by its own rules.", "deny"),
     ] = "allow"
     events_max_age: Annotated[
         float, time("Older events are removed once every reader has read them; 0 keeps all.", "7d")
@@ -195,9 +193,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = 1
     gobby: Annotated[
         Literal["auto", "on", "off"],
-        Meta(
-            description="Whether a gateway replaces Gobby's daemon. `auto`: only if a hook file imports Gobby's configuration.",
-            examples=["on"],
+        word(
+            "Whether a gateway replaces Gobby's daemon. `auto`: only if a hook file imports Gobby's configuration.",
+            "on",
         ),
     ] = "auto"
     gobby_port: Annotated[
@@ -216,6 +214,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             1,
         ),
     ] = 1
+    gobby_reload: Annotated[
+        GobbyReload,
+        word(
+            "Who may reload plugins on Gobby's port, where callers have no token. `auto`: processes of the gateway's own "
+            "user that no agent has started, which Linux can tell; `on`: every caller; `off`: nobody.",
+            "off",
+        ),
+    ] = "auto"
     slots: Annotated[int, count("The most hook processes that one evaluator runs at the same time.", 16, 1, 1024)] = 8
     carrier_in_flight: Annotated[
         int, count("The most attempts that one carrier has in progress at the same time.", 50, 1, 10_000)
@@ -234,7 +240,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = ""
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
-        Meta(description="The lowest level of messages that workers log.", examples=["debug"]),
+        word("The lowest level of messages that workers log.", "debug"),
     ] = "info"
 
 
@@ -337,7 +343,7 @@ def parse_setting(name: str, raw: object) -> Any:
     if found is not None:
         raise ConfigError(found[0], hint=found[1])
     if shape.schemes and isinstance(value, str) and value:
-        _check_url(name, value, shape.schemes)
+        check_url(name, value, shape.schemes)
     return getattr(msgspec.convert({name: value}, Settings), name)
 
 
@@ -383,17 +389,3 @@ def _shapes() -> dict[str, _Shape]:
             isinstance(kind, inspect.IntType),
         )
     return shapes
-
-
-def _check_url(name: str, url: str, schemes: tuple[str, ...]) -> None:
-    """ConfigError for a URL without one of these schemes; the message never quotes it, since it may have a password."""
-    wanted = f"{name} has to begin with {' or '.join(f'{scheme}://' for scheme in schemes)}"
-    try:
-        parts = urlsplit(url)
-        _ = parts.port  # raises where it is not a number in range
-    except ValueError as error:
-        raise ConfigError(f"{name} is not a URL", hint="see host and port") from error
-    if parts.scheme not in schemes:
-        raise ConfigError(wanted)
-    if not (parts.path if parts.scheme == "unix" else parts.hostname):
-        raise ConfigError(f"{name} names no {'socket' if parts.scheme == 'unix' else 'host'}")

@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -22,10 +22,12 @@ from bus.hooks import Plugin
 from bus.hooksets.plugins.sources import find_source, plugin_folders
 from bus.plugins.gobby_names import add_gobby_modules
 from bus.plugins.messages import LoadedPlugin
-from bus.plugins.plugin import HookPlugin
+from bus.plugins.plugin import HookPlugin, PluginAction
 from bus.plugins.registry import PluginRegistry, str_of
 from bus.plugins.schema import problems_of, with_defaults
 from bus.secrets.redaction import redact_text
+
+_MOST_SCHEMA: Final = 8 * 1024
 
 
 def on_this_machine(plugin: Plugin) -> Plugin:
@@ -74,9 +76,25 @@ async def load_all(plugins: Iterable[Plugin], registry: PluginRegistry) -> tuple
                     for handler in registry.handlers_of(plugin.name)
                 ),
                 actions=tuple(loaded._actions),  # noqa: SLF001 - Gobby's names
+                schemas=_schemas(loaded),
                 conditions=tuple(loaded._conditions),  # noqa: SLF001 - as above
             )
         )
+    return tuple(found)
+
+
+def _schemas(plugin: HookPlugin) -> tuple[tuple[str, str], ...]:
+    """The schemas of a plugin's actions, as text."""
+    found = []
+    for name in plugin._actions:  # noqa: SLF001 - Gobby's name
+        action = plugin.get_action(name)
+        schema = action.schema if isinstance(action, PluginAction) else None
+        if schema is not None:
+            try:
+                text = msgspec.json.encode(schema).decode()
+            except (TypeError, ValueError, RecursionError):
+                text = ""
+            found.append((str(name), text if len(text) <= _MOST_SCHEMA else ""))
     return tuple(found)
 
 

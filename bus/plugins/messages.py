@@ -83,6 +83,8 @@ class LoadedPlugin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     handlers: tuple[tuple[str, str, int], ...] = ()
     """Method, event and priority of each handler, in order."""
     actions: tuple[str, ...] = ()
+    schemas: tuple[tuple[str, str], ...] = ()
+    """The actions whose arguments are checked, each with its JSON Schema as text; empty where that is long or no JSON."""
     conditions: tuple[str, ...] = ()
     problem: str = ""
 

@@ -59,14 +59,17 @@ class CallingAgent(NamedTuple):
     evidence: str
 
 
-def calling_agent(environ: Mapping[str, str] | None = None) -> CallingAgent | None:
-    """The agent that this process runs under, by its environment first; None without evidence."""
+def calling_agent(environ: Mapping[str, str] | None = None, process: int = 0) -> CallingAgent | None:
+    """The agent that this process runs under, by its environment first; None without evidence.
+
+    `process` is the id of another process, whose variables are `environ`; it counts itself, too.
+    """
     environ = os.environ if environ is None else environ
     for agent, names in VARIABLES.items():
         for name in names:
             if environ.get(name):
                 return CallingAgent(agent, f"{name} is set")
-    for pid, argv in ancestors():
+    for pid, argv in ancestors(process) if process else ancestors():
         agent = agent_of(argv)
         if agent:
             return CallingAgent(agent, f"process {pid} above this one is {agent}")
@@ -91,9 +94,9 @@ def agent_of(argv: tuple[str, ...]) -> str:
     return ""
 
 
-def ancestors() -> Iterator[tuple[int, tuple[str, ...]]]:
-    """The processes above this one that can be read, nearest first: id and command line."""
-    return _from_proc() if sys.platform.startswith("linux") else _from_ps()
+def ancestors(first: int = 0) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The processes above this one, or `first` and those above it, that can be read, nearest first: id and command line."""
+    return _from_proc(first or os.getppid()) if sys.platform.startswith("linux") else _from_ps(first or os.getppid())
 
 
 def user_homes() -> set[str]:
@@ -125,8 +128,7 @@ def _home_of(pid: int) -> str:
     return found[-1].removeprefix(b"HOME=").decode("utf-8", "surrogateescape") if found else ""
 
 
-def _from_proc() -> Iterator[tuple[int, tuple[str, ...]]]:
-    pid = os.getppid()
+def _from_proc(pid: int) -> Iterator[tuple[int, tuple[str, ...]]]:
     for _ in range(_MOST_ANCESTORS):
         if pid <= 0:
             return
@@ -144,7 +146,7 @@ def _from_proc() -> Iterator[tuple[int, tuple[str, ...]]]:
         pid = parent
 
 
-def _from_ps() -> Iterator[tuple[int, tuple[str, ...]]]:
+def _from_ps(pid: int) -> Iterator[tuple[int, tuple[str, ...]]]:
     try:
         done = subprocess.run(
             ["/bin/ps", "-axo", "pid=,ppid=,args="], capture_output=True, text=True, timeout=5, check=False
@@ -156,7 +158,6 @@ def _from_ps() -> Iterator[tuple[int, tuple[str, ...]]]:
         fields = line.split(None, 2)
         if len(fields) == 3 and fields[0].isdigit() and fields[1].isdigit():
             table[int(fields[0])] = (int(fields[1]), tuple(fields[2].split()))
-    pid = os.getppid()
     for _ in range(_MOST_ANCESTORS):
         if pid not in table:
             return

@@ -243,9 +243,11 @@ class Gateway:
             await self._serve(self._app, sock, url, listening, shared=True)
             return
 
-    def _gobby_server(self, app: ASGIApp) -> _Server:
+    def _gobby_server(self, app: ASGIApp, ping_interval: float, ping_timeout: float) -> _Server:
         admission = Admission(limits_for(allow_open_files(self._settings.gateway_connections), shared=False))
-        return _Server(server_config(app, admission, most_message=MOST_MESSAGE), asyncio.Event())
+        config = server_config(app, admission, most_message=MOST_MESSAGE)
+        config.ws_ping_interval, config.ws_ping_timeout = ping_interval, ping_timeout
+        return _Server(config, asyncio.Event())
 
     def _new_server(self, app: ASGIApp, listening: asyncio.Event, *, shared: bool) -> _Server:
         most = allow_open_files(self._settings.gateway_connections)

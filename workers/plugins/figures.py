@@ -30,6 +30,8 @@ class PluginState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     handlers: tuple[tuple[str, str, int], ...] = ()
     """Method, event and priority of each handler."""
     actions: tuple[str, ...] = ()
+    schemas: tuple[tuple[str, str], ...] = ()
+    """The actions whose arguments are checked, each with its JSON Schema as text."""
     conditions: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     calls: int = 0

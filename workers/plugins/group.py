@@ -239,6 +239,7 @@ class PluginGroup:
             pid=process.pid if process is not None else 0,
             handlers=loaded.handlers,
             actions=loaded.actions,
+            schemas=loaded.schemas,
             conditions=loaded.conditions,
             requires=plugin.requires,
             calls=figures.calls,

@@ -17,7 +17,7 @@ from websockets.sync.client import connect
 
 from tests.support.beside import beside
 from tests.support.fleet import Fleet, fleet
-from tests.support.gobby.daemon import RELEASES, SCRIPTS, Daemon, Said, SocketClient, configure, start_daemon
+from tests.support.gobby.daemon import PLUGIN, RELEASES, SCRIPTS, Daemon, Said, SocketClient, configure, start_daemon
 from tests.support.gobby.table import REPORTED, Reported
 from tests.support.receivers import Answer, receiving
 from tests.support.servers import free_port
@@ -46,7 +46,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 @pytest.fixture(scope="module")
 def daemon(world: Fleet) -> Daemon:
-    return start_daemon(world)
+    return start_daemon(world, plugin=PLUGIN)
 
 
 @every_release
@@ -185,19 +185,75 @@ def test_a_daemon_that_is_away_is_told_apart(tmp_path: Path, release: str) -> No
     assert critical.code == (0 if release == "2026-01-03" else 2)
 
 
+def plugins_of(daemon: Daemon) -> Any:
+    """What `/plugins` says once the evaluator has loaded the plugin."""
+    with daemon.http() as client:
+        wait_until(lambda: client.get("/plugins").json()["plugins"], "the plugin runs")
+        return client.get("/plugins").json()
+
+
 def test_lists_say_what_there_is(daemon: Daemon) -> None:
+    schema = {"type": "object", "required": ["path"], "properties": {"path": {"type": "string"}}}
+    entry = {
+        "name": "watcher",
+        "version": "1.0.1",
+        "description": "watches compactions",
+        "handlers": [{"event": "pre_compact", "priority": 60}],
+        "actions": [
+            {"name": "note", "has_schema": False, "schema": None},
+            {"name": "keep", "has_schema": True, "schema": schema},
+        ],
+        "conditions": ["calm"],
+    }
+    folders = [str(daemon.home / ".gobby/plugins")]
+    assert plugins_of(daemon) == {"success": True, "enabled": True, "plugins": [entry], "plugin_dirs": folders}
     with daemon.http() as client:
         status = client.get("/admin/status").json()
         assert (status["status"], status["server"]["port"]) == ("healthy", daemon.port)
-        assert status["plugins"] == {"enabled": True, "loaded": 0, "handlers": 0, "plugins": []}
-        plugins = client.get("/plugins").json()
-        assert (plugins["success"], plugins["enabled"], plugins["plugins"]) == (True, True, [])
-        assert plugins["plugin_dirs"] == ["~/.gobby/plugins"]
+        assert status["plugins"] == {
+            "enabled": True,
+            "loaded": 1,
+            "handlers": 1,
+            "plugins": [{"name": "watcher", "version": "1.0.1", "handlers": 1, "actions": 2}],
+        }
         reload = client.post("/plugins/reload", json={"name": "code-guardian"}).json()
         assert (reload["success"], "code-guardian" in reload["error"]) == (False, True)
         assert client.post("/plugins/reload", json={}).status_code == 400
         assert client.get("/webhooks").json() == {"success": True, "enabled": False, "endpoints": []}
         assert client.post("/webhooks/test", json={"name": "x"}).json()["success"] is False
+
+
+RELOAD = """
+import json, os, sys, urllib.request
+parent = os.getpid()
+if os.fork():
+    os._exit(0)
+while os.getppid() == parent:  # no agent that runs the tests is above it from then on
+    os.sched_yield()
+body, kind = json.dumps({"name": "watcher"}).encode(), {"Content-Type": "application/json"}
+request = urllib.request.Request(f"http://localhost:{sys.argv[1]}/plugins/reload", body, kind)
+print(urllib.request.urlopen(request, timeout=60).read().decode())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems do not tell whose connection it is")
+def test_a_script_of_this_user_reloads_a_plugin_and_an_agents_does_not(daemon: Daemon) -> None:
+    plugins_of(daemon)
+
+    def ask(**env: str) -> Any:
+        words = [sys.executable, "-I", "-c", RELOAD, str(daemon.port)]
+        done = subprocess.run(words, env=env, capture_output=True, timeout=2 * PATIENCE, check=True)
+        return json.loads(done.stdout)
+
+    path = daemon.home / ".gobby/plugins/watcher.py"
+    path.write_text(PLUGIN.replace("1.0.1", "1.0.2"), encoding="utf-8")
+    refused = ask(CLAUDECODE="1")
+    assert refused["success"] is False
+    assert "an agent calls (claude: CLAUDECODE is set)" in refused["error"]
+    assert plugins_of(daemon)["plugins"][0]["version"] == "1.0.1"
+    assert ask() == {"success": True, "name": "watcher", "version": "1.0.2"}
+    path.write_text(PLUGIN, encoding="utf-8")
+    assert ask() == {"success": True, "name": "watcher", "version": "1.0.1"}
 
 
 def test_status_and_metrics_have_gobbys_names_and_count(daemon: Daemon) -> None:

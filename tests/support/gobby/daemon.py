@@ -28,7 +28,31 @@ daemon_port: {port}
 websocket: {{enabled: true, port: {websocket_port}, ping_interval: 30, ping_timeout: 10}}
 hook_extensions:
   websocket: {{enabled: true, broadcast_events: {broadcast}, include_payload: {payload}}}
-  plugins: {{enabled: true, plugin_dirs: ["~/.gobby/plugins"]}}
+  plugins: {{enabled: true, plugin_dirs: ["{folder}"], plugins: {{{plugins}}}}}
+"""
+
+PLUGIN = """
+from gobby.hooks.events import HookEventType
+from gobby.hooks.plugins import HookPlugin, hook_handler
+
+
+class Watcher(HookPlugin):
+    name = "watcher"
+    version = "1.0.1"
+    description = "watches compactions"
+
+    def on_load(self, config):
+        schema = {"type": "object", "required": ["path"], "properties": {"path": {"type": "string"}}}
+        self.register_action("note", self.note)
+        self.register_workflow_action("keep", schema, self.note)
+        self.register_condition("calm", lambda: True)
+
+    async def note(self, context, **more):
+        return None
+
+    @hook_handler(HookEventType.PRE_COMPACT, priority=60)
+    def look(self, event, core_response):
+        return None
 """
 
 
@@ -134,12 +158,26 @@ def configure(
     broadcast: str = "[session_start, session_end, before_tool, after_tool]",
     payload: str = "true",
     more: str = "",
+    plugin: str = "",
 ) -> Daemon:
-    """Write a configuration of Gobby with ports of its own, and import it in the user's hook file."""
+    """Write a configuration of Gobby with ports of its own, and import it in the user's hook file.
+
+    `plugin` is the source of a plugin that is named `watcher`.
+    """
     port, websocket_port = free_port(), free_port()
     home = fleet.folder / f"person-{port}"
-    (home / ".gobby").mkdir(parents=True)
-    text = CONFIG.format(port=port, websocket_port=websocket_port, broadcast=broadcast, payload=payload)
+    folder = home / ".gobby/plugins"
+    folder.mkdir(parents=True)
+    if plugin:
+        (folder / "watcher.py").write_text(plugin, encoding="utf-8")
+    text = CONFIG.format(
+        port=port,
+        websocket_port=websocket_port,
+        broadcast=broadcast,
+        payload=payload,
+        folder=folder,
+        plugins="watcher: {enabled: true}" if plugin else "",
+    )
     (home / ".gobby/config.yaml").write_text(text, encoding="utf-8")
     fleet.places.config.mkdir(parents=True, exist_ok=True)
     imported = f"version: 1\nimport:\n  - {{path: {home}/.gobby/config.yaml, dialect: gobby}}\n{more}"
@@ -147,8 +185,8 @@ def configure(
     return Daemon(fleet, gateway, home, port, websocket_port)
 
 
-def start_daemon(fleet: Fleet, **env: str) -> Daemon:
+def start_daemon(fleet: Fleet, *, plugin: str = "", **env: str) -> Daemon:
     """A gateway with Gobby's ports open."""
-    daemon = configure(fleet, start_gateway(fleet, **env))
+    daemon = configure(fleet, start_gateway(fleet, **env), plugin=plugin)
     daemon.wait_open()
     return daemon

@@ -58,9 +58,10 @@ class Chosen:
         self._names = {**(self._names or {}), **dict.fromkeys(names, where)}
 
     def unsubscribe(self, names: Sequence[str]) -> None:
-        """Remove names; an empty list, or `*`, removes all."""
-        gone = set(names) if names and "*" not in names else set(self._names or ())
-        self._names = {name: where for name, where in (self._names or {}).items() if name not in gone}
+        """Remove names, in whichever spelling they were added; an empty list, or `*`, removes all."""
+        gone = {unified(name) for name in names}
+        left = (self._names or {}).items() if names and "*" not in names else ()
+        self._names = {name: where for name, where in left if unified(name) not in gone}
 
     def spelled(self, event: Event) -> str:
         """The event's name in the client's spelling: `before_tool` if it subscribed so, else `pre-tool-use`."""

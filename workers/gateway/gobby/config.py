@@ -27,6 +27,7 @@ BROADCAST: Final = ("session-start", "session-end", "pre-tool-use", "post-tool-u
 _BOOTSTRAP: Final = "bootstrap.yaml"
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _MOST_PORT: Final = 65_535
+_MOST_PING: Final = 3600.0
 
 
 class GobbyConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +36,9 @@ class GobbyConfig(msgspec.Struct, frozen=True, kw_only=True):
     port: int = HTTP_PORT
     websocket_port: int = WEBSOCKET_PORT
     """0: there is no WebSocket."""
+    ping_interval: float = 30.0
+    ping_timeout: float = 10.0
+    """Seconds between the WebSocket's pings, and for the answer to one."""
     broadcast_events: tuple[str, ...] = BROADCAST
     include_payload: bool = True
     plugins_enabled: bool = False
@@ -78,6 +82,10 @@ def _read(imported: Imported) -> dict[str, Any]:
         found["port"] = port
     if port := _port(whole.get("websocket_port", socket.get("port"))):
         found["websocket_port"] = port
+    for name in ("ping_interval", "ping_timeout"):
+        seconds = socket.get(name)
+        if isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 < seconds <= _MOST_PING:
+            found[name] = float(seconds)
     live = _dict(imported.sections.get("websocket"))
     if socket.get("enabled") is False or live.get("enabled") is False:
         found["websocket_port"] = 0

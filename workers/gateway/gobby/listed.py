@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
 from collections.abc import Iterable
 from typing import Any, Final
@@ -9,7 +11,8 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bus.errors import DecodeError
+from bus.config.settings import GobbyReload
+from bus.errors import DecodeError, FleethookError, Unreachable
 from bus.events import Event, EventType
 from bus.hookfiles.gobby import event_types
 from bus.hooks import Endpoint
@@ -24,20 +27,28 @@ from workers.delivery.retries import schedule_of
 from workers.delivery.single_post import post_once
 from workers.gateway.bodies import read_body
 from workers.gateway.calls.trace_headers import incoming_context
+from workers.gateway.gobby.callers import why_no_person
 from workers.gateway.gobby.config import GobbyConfig
 from workers.gateway.gobby.loaded_plugins import loaded_plugins
 from workers.gateway.gobby.names import kebab, unified, unified_of
 from workers.gateway.gobby.replies import json_reply, refusal
+from workers.plugins.records import reload_plugin
+
+log = logging.getLogger("fleethook.gateway")
 
 _MOST_BODY: Final = 64 * 1024
-_RELOAD: Final = "a person reloads plugins by `fleethook plugins reload`: callers of this port have no token"
+_RELOAD_SECONDS: Final = 20.0
+"""The longest wait for all workers; Gobby's own command waits for 30 s."""
 
 
 class Listed:
     """The lists of plugins and webhooks."""
 
-    def __init__(self, connections: Connections, keys: Keys, watcher: Watcher, config: GobbyConfig) -> None:
+    def __init__(
+        self, connections: Connections, keys: Keys, watcher: Watcher, config: GobbyConfig, reload: GobbyReload
+    ) -> None:
         self._connections, self._keys, self._watcher, self._config = connections, keys, watcher, config
+        self._reload = reload
 
     async def plugins(self, _: Request) -> Response:
         """The Python plugins that the fleet's workers run, those of Fleethook's own files too; raises Unreachable."""
@@ -48,14 +59,29 @@ class Listed:
         )
 
     async def reload(self, request: Request) -> Response:
-        """Say how to load a plugin again; raises Unreachable."""
-        name = (await _fields(request)).get("name")
+        """Load a plugin again in every worker, if the caller may (FLEETHOOK_GOBBY_RELOAD); raises Unreachable."""
+        name = str((await _fields(request)).get("name") or "")
         if not name:
             return refusal(400, "Plugin name required")
-        known = {plugin["name"] for plugin in await loaded_plugins(self._connections, self._keys)}
-        return json_reply(
-            {"success": False, "error": _RELOAD if name in known else f"Plugin not found: {str(name)[:80]}"}
-        )
+        if name not in {plugin["name"] for plugin in await loaded_plugins(self._connections, self._keys)}:
+            return _not_done(f"Plugin not found: {name[:80]}")
+        if self._reload != "on":
+            port = (request.scope.get("server") or ("", 0))[1] or 0
+            why = "FLEETHOOK_GOBBY_RELOAD is `off`" if self._reload == "off" else ""
+            if why := why or await asyncio.to_thread(why_no_person, request.scope.get("client"), port):
+                log.warning("the plugin %s is not reloaded for a caller of gobby's port: %s", name, why)
+                return _not_done(f"the plugin was not reloaded: {why}. `fleethook plugins reload {name}` reloads it")
+        try:
+            done = await reload_plugin(self._connections, self._keys, name, _RELOAD_SECONDS)
+        except Unreachable:
+            raise
+        except FleethookError as error:  # it has ended meanwhile
+            return _not_done(str(error))
+        wrong = [*done.problems, *(f"{worker} has not reloaded it yet" for worker in done.waiting)]
+        if wrong or not done.done:
+            return _not_done("; ".join(wrong) or "no worker runs it")
+        log.info("a caller of gobby's port has reloaded the plugin %s", name)
+        return json_reply({"success": True, "name": name, "version": done.done[0].version})
 
     async def webhooks(self, _: Request) -> Response:
         """The endpoints and blocking HTTP hooks in force on this machine."""
@@ -112,6 +138,10 @@ class Listed:
     async def _here(self) -> HookSet:
         await self._watcher.refresh()
         return self._watcher.for_event(Event(type="", host=self._watcher.host))
+
+
+def _not_done(why: str) -> Response:
+    return json_reply({"success": False, "error": why})
 
 
 def _endpoint(endpoint: Endpoint) -> dict[str, Any]:

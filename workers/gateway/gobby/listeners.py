@@ -63,7 +63,7 @@ class GobbyListeners:
         feed: Feed,
         metrics: Metrics,
         access: Access,
-        new_server: Callable[[ASGIApp], Server],
+        new_server: Callable[[ASGIApp, float, float], Server],
     ) -> None:
         self._settings, self._watcher, self._connections, self._keys = settings, watcher, connections, keys
         self._feed, self._metrics, self._access, self._new_server = feed, metrics, access, new_server
@@ -121,7 +121,7 @@ class GobbyListeners:
                 continue
             self._refused.discard(port)
             app = http_app(parts) if port == config.port else websocket_app(parts)
-            server = self._new_server(app)
+            server = self._new_server(app, config.ping_interval, config.ping_timeout)
             self._running[port] = server, asyncio.create_task(server.serve([sock]))
             log.info("listening for gobby's clients on %s:%d", _HOST, port)
 
@@ -129,7 +129,7 @@ class GobbyListeners:
         return Parts(
             self._execute,
             GobbyStatus(self._connections, self._keys, config, self._metrics, self._tally),
-            Listed(self._connections, self._keys, self._watcher, config),
+            Listed(self._connections, self._keys, self._watcher, config, self._settings.gobby_reload),
             self._tally,
             GobbySocket(self._feed, config, self._ended),
             self._access,

@@ -4,21 +4,39 @@ from __future__ import annotations
 
 from typing import Any
 
+from bus.wire.codec import read_json
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
+from workers.plugins.figures import PluginState
 from workers.plugins.records import list_plugins
 
 
 async def loaded_plugins(connections: Connections, keys: Keys) -> list[dict[str, Any]]:
-    """The running plugins by name, with their version and the numbers of their handlers and actions; raises Unreachable."""
+    """The running plugins by name, in the form of Gobby's `list_plugins()`; raises Unreachable."""
     running = {state.name: state for state in await list_plugins(connections, keys) if state.state == "running"}
-    return [
-        {
-            "name": state.name,
-            "version": state.version,
-            "description": state.description,
-            "handlers": len(state.handlers),
-            "actions": len(state.actions),
-        }
-        for _, state in sorted(running.items())
-    ]
+    return [_entry(state) for _, state in sorted(running.items())]
+
+
+def counted(plugin: dict[str, Any]) -> dict[str, Any]:
+    """A plugin as `/admin/status` has it, with numbers instead of lists."""
+    numbers = {"handlers": len(plugin["handlers"]), "actions": len(plugin["actions"])}
+    return {"name": plugin["name"], "version": plugin["version"], **numbers}
+
+
+def _entry(state: PluginState) -> dict[str, Any]:
+    schemas = dict(state.schemas)
+    return {
+        "name": state.name,
+        "version": state.version,
+        "description": state.description,
+        "handlers": [{"event": event, "priority": priority} for _, event, priority in state.handlers],
+        "actions": [
+            {
+                "name": name,
+                "has_schema": name in schemas,
+                "schema": read_json(schemas[name].encode()) if schemas.get(name) else None,
+            }
+            for name in state.actions
+        ],
+        "conditions": list(state.conditions),
+    }

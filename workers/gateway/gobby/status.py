@@ -16,7 +16,7 @@ from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked
 from workers.gateway.gobby.config import GobbyConfig
-from workers.gateway.gobby.loaded_plugins import loaded_plugins
+from workers.gateway.gobby.loaded_plugins import counted, loaded_plugins
 from workers.gateway.gobby.replies import json_reply
 from workers.gateway.gobby.tally import FleetCounts, Tally, read_counts
 from workers.gateway.metrics import Metrics
@@ -43,7 +43,7 @@ class GobbyStatus:
             async with asyncio.timeout(_SECONDS):
                 counts = await read_counts(self._connections, self._keys, _SECONDS)
                 trouble = await self._trouble()
-                plugins = await loaded_plugins(self._connections, self._keys)
+                plugins = [counted(plugin) for plugin in await loaded_plugins(self._connections, self._keys)]
         config = self._config
         return json_reply(
             {

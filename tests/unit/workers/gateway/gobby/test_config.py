@@ -57,3 +57,13 @@ def test_it_is_on_where_something_of_gobby_is_imported(tmp_path: Path) -> None:
     assert config(tmp_path, "daemon_port: 8765\n", settings=Settings(gobby="off")) is None
     broken = config(tmp_path, "daemon_port: [\n")
     assert broken is None or broken.port == 60887, "a file that cannot be read raises nothing"
+
+
+def test_the_pings_are_those_of_the_configuration(tmp_path: Path) -> None:
+    for text, wanted in (
+        ("websocket: {ping_interval: 5, ping_timeout: 2.5}\n", (5.0, 2.5)),
+        ("websocket: {ping_interval: 0, ping_timeout: often}\n", (30.0, 10.0)),
+    ):
+        found = config(tmp_path, text)
+        assert found is not None
+        assert (found.ping_interval, found.ping_timeout) == wanted
