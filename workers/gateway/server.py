@@ -118,7 +118,7 @@ class Gateway:
             access,
             self._gobby_server,
         )
-        self._mcp = McpPath(Tools(connections, rq, keys, settings, places, watcher), _version())
+        self._mcp = McpPath(Tools(connections, rq, keys, settings, places, watcher), _version(), watcher)
         self._app = application(
             endpoints(
                 Hooks(transport, self._stops, budget=budget, policy=policy),

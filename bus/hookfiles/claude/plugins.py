@@ -107,18 +107,20 @@ def is_single_skill(path: Path) -> bool:
     return path.suffix == ".md" and path.stem.upper() not in {"SKILL", "README", "CHANGELOG", "LICENSE"}
 
 
-def plugin_contents(path: Path, *, hooks_only: bool = False, single_files: bool = False) -> ClaudePlugin:
+def plugin_contents(
+    path: Path, *, hooks_only: bool = False, servers_only: bool = False, single_files: bool = False
+) -> ClaudePlugin:
     """The contents of a plugin's folder, with its errors in `problems`; raises ConfigError if there is no such folder.
 
-    `hooks_only` reads only files about hooks. `single_files` also lists ion's own forms: commands that are scripts
-    (`commands/*.sh`), and skills of one file each (`skills/*.md`).
+    `hooks_only` reads only files about hooks, `servers_only` those about MCP servers. `single_files` also lists ion's own
+    forms: commands that are scripts (`commands/*.sh`), and skills of one file each (`skills/*.md`).
     """
     root = Path(os.path.realpath(os.path.expanduser(path)))
     if not root.is_dir():
         raise ConfigError(
             "this is no folder", file=str(path), hint="name the folder that holds .claude-plugin or hooks"
         )
-    return _PluginReader(root, single_files=single_files).read(hooks_only=hooks_only)
+    return _PluginReader(root, single_files=single_files).read(hooks_only=hooks_only, servers_only=servers_only)
 
 
 def inside(root: str, path_text: str) -> str:
@@ -147,7 +149,7 @@ class _PluginReader:
         self.problems: list[ConfigError] = []
         self.warnings: list[str] = []
 
-    def read(self, *, hooks_only: bool) -> ClaudePlugin:
+    def read(self, *, hooks_only: bool, servers_only: bool = False) -> ClaudePlugin:
         manifest = self.document(MANIFEST)
         value: Mapping[str, Plain] = {}
         if manifest is not None:
@@ -160,14 +162,16 @@ class _PluginReader:
         if manifest is not None and not name and not value.get("name"):
             self.problems.append(manifest.error((), '"name" is missing', hint=f'add "name": "{self.root.name}"'))
         known = name or self.root.name
-        hooks = tuple(self.hooks(manifest))
+        hooks = () if servers_only else tuple(self.hooks(manifest))
         commands: tuple[Item, ...] = ()
         skills: tuple[Item, ...] = ()
         agents: tuple[Item, ...] = ()
         servers: tuple[McpServer, ...] = ()
-        if not hooks_only:
+        if not hooks_only and not servers_only:
             commands, agents = tuple(self.files(manifest, "commands")), tuple(self.files(manifest, "agents"))
-            skills, servers = tuple(self.skills(manifest)), tuple(self.servers(manifest, known))
+            skills = tuple(self.skills(manifest))
+        if not hooks_only:
+            servers = tuple(self.servers(manifest, known))
         return ClaudePlugin(
             name=known,
             root=str(self.root),

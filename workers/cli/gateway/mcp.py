@@ -26,8 +26,9 @@ def mcp(fleet: Context) -> None:
     \b
     claude mcp add fleethook -- fleethook mcp
     """
-    from workers.gateway.mcp.server import mcp_server, serve_stdio
+    from workers.gateway.mcp.server import Plugins, mcp_server, serve_stdio
     from workers.gateway.mcp.tools import Tools
+    from workers.plugins.mcp.servers import PluginServers, offers_here
 
     async def work(connections: Connections) -> None:
         from bus.hooksets.in_force import Watcher
@@ -45,9 +46,13 @@ def mcp(fleet: Context) -> None:
             return ("observe", *(token.scopes if token is not None else ()))
 
         rq = Connections(settings.rq_url, connect=PATIENT_CONNECT_SECONDS) if settings.rq_url else connections
+        tools = Tools(connections, rq, keys, settings, places, watcher)
+        # Their processes have the rights of this user, who could start them without this command too.
+        servers = PluginServers(offers_here(watcher), project=os.getcwd())
         try:
-            await serve_stdio(mcp_server(Tools(connections, rq, keys, settings, places, watcher), _version(), scopes))
+            await serve_stdio(mcp_server(tools, _version(), scopes, Plugins(servers, "observe")))
         finally:
+            await servers.close()
             if rq is not connections:
                 await rq.close()
 

@@ -12,6 +12,7 @@ from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from bus.errors import ConfigError
+from bus.hooksets.in_force import Watcher
 from workers.gateway.access import RIGHTS
 from workers.gateway.endpoint import Content, Endpoint
 from workers.gateway.mcp.tools import Tools
@@ -22,6 +23,8 @@ from workers.runtime.consumer_loop import cancel_tasks
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
+    from workers.plugins.mcp.servers import PluginServers
+
 PATH: Final = "/mcp"
 MOST_BYTES: Final = 2 * 1024 * 1024
 
@@ -29,8 +32,9 @@ MOST_BYTES: Final = 2 * 1024 * 1024
 class McpPath:
     """MCP on one gateway; the SDK is loaded by the first call."""
 
-    def __init__(self, tools: Tools, version: str) -> None:
-        self._tools, self._version = tools, version
+    def __init__(self, tools: Tools, version: str, watcher: Watcher) -> None:
+        self._tools, self._version, self._watcher = tools, version, watcher
+        self._servers: PluginServers | None = None
         self._manager: StreamableHTTPSessionManager | None = None
         self._starting = asyncio.Lock()
         self._running: asyncio.Task[None] | None = None
@@ -44,6 +48,8 @@ class McpPath:
         """End the calls under way."""
         if self._running is not None:
             await cancel_tasks([self._running])
+        if self._servers is not None:
+            await self._servers.close()
 
     def endpoints(self) -> tuple[Endpoint, ...]:
         """The path, which is not in `/openapi.json`: MCP describes its own messages."""
@@ -55,7 +61,9 @@ class McpPath:
         async with self._starting:
             if self._manager is None:
                 try:
-                    manager = await asyncio.to_thread(_manager, self._tools, self._version)
+                    manager, self._servers = await asyncio.to_thread(
+                        _manager, self._tools, self._version, self._watcher
+                    )
                 except ConfigError as error:
                     raise Problem(501, "mcp-missing", str(error)) from error
                 ready = asyncio.Event()
@@ -65,11 +73,16 @@ class McpPath:
             return self._manager
 
 
-def _manager(tools: Tools, version: str) -> StreamableHTTPSessionManager:
-    """The SDK's side; loads it."""
-    from workers.gateway.mcp.server import http_manager, mcp_server
+def _manager(tools: Tools, version: str, watcher: Watcher) -> tuple[StreamableHTTPSessionManager, PluginServers]:
+    """The SDK's side, which is loaded here, and the MCP servers of plugins.
 
-    return http_manager(mcp_server(tools, version, _scopes), MOST_BYTES)
+    Plugins' tools run with the rights of the gateway's user, and may do anything: they need `operate`.
+    """
+    from workers.gateway.mcp.server import Plugins, http_manager, mcp_server
+    from workers.plugins.mcp.servers import PluginServers, offers_here
+
+    servers = PluginServers(offers_here(watcher))
+    return http_manager(mcp_server(tools, version, _scopes, Plugins(servers, "operate")), MOST_BYTES), servers
 
 
 async def _scopes(request: Any) -> tuple[Scope, ...]:

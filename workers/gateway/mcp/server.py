@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from bus.errors import ConfigError, FleethookError
 from bus.secrets.redaction import redact_text
@@ -14,6 +14,8 @@ from workers.gateway.mcp.schemas import object_schema
 from workers.gateway.mcp.tools import Tool, Tools, arguments_of
 from workers.gateway.problems import Problem
 from workers.gateway.tokens import Scope
+from workers.plugins.mcp.messages import clean
+from workers.plugins.mcp.servers import PluginServers, PluginTool
 
 if sys.modules.get("opentelemetry", sys) is None:
     del sys.modules["opentelemetry"]  # the command line keeps it from being loaded, and the SDK needs it
@@ -49,17 +51,36 @@ Scopes = Callable[[Any], Awaitable[Collection[Scope]]]
 """Finds the scopes of the caller of a request; None stands for the only caller of a server over stdio."""
 
 
-def mcp_server(tools: Tools, version: str, scopes: Scopes) -> Server[Any]:
-    """The server. A tool that changes anything needs `operate`, all others `observe`."""
+class Plugins(NamedTuple):
+    """The MCP servers of plugins, and the scope that their tools need."""
+
+    servers: PluginServers
+    scope: Scope
+
+
+def mcp_server(tools: Tools, version: str, scopes: Scopes, plugins: Plugins | None = None) -> Server[Any]:
+    """The server. A tool that changes anything needs `operate`, all others `observe`; tools of plugins are listed for callers
+    who may call them."""
     by_name = {tool.name: tool for tool in tools.all()}
     described = [_description(tool) for tool in by_name.values()]
 
-    async def list_tools(_: ServerRequestContext[Any], __: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=described)
+    async def list_tools(context: ServerRequestContext[Any], __: PaginatedRequestParams | None) -> ListToolsResult:
+        if plugins is None or plugins.scope not in await scopes(context.request):
+            return ListToolsResult(tools=described)
+        found = await plugins.servers.tools()
+        return ListToolsResult(tools=[*described, *map(_plugin_description, found)])
+
+    async def call_plugin(name: str, arguments: dict[str, Any] | None, granted: Collection[Scope]) -> CallToolResult:
+        if plugins is None or plugins.scope not in granted:
+            needed = "operate" if plugins is None else plugins.scope
+            raise Problem(403, "scope-missing", f"{name} needs a token with the scope {needed!r}")
+        return CallToolResult.model_validate(await plugins.servers.call(name, arguments or {}))
 
     async def call_tool(context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
         tool = by_name.get(params.name)
         try:
+            if tool is None and PLUGIN_MARK in params.name and plugins is not None:
+                return await call_plugin(params.name[:200], params.arguments, await scopes(context.request))
             if tool is None:
                 raise ConfigError(f"there is no tool {params.name[:80]!r}; there are: {', '.join(by_name)}")
             needed: Scope = "operate" if tool.changes else "observe"
@@ -95,6 +116,10 @@ def http_manager(server: Server[Any], most_bytes: int) -> StreamableHTTPSessionM
     )
 
 
+PLUGIN_MARK: Final = "__"
+"""In the name of every tool of a plugin, and of no other."""
+
+
 async def serve_stdio(server: Server[Any]) -> None:
     """Serve on this process's stdin and stdout until stdin ends."""
     async with stdio_server() as (read, write):
@@ -115,6 +140,18 @@ def _description(tool: Tool) -> ToolDescription:
             idempotent_hint=not tool.changes,
             open_world_hint=tool.changes,
         ),
+    )
+
+
+def _plugin_description(found: PluginTool) -> ToolDescription:
+    """A plugin's tool; what it says of itself about its effects is not passed on, since clients may rely on it."""
+    title = found.tool.title or found.tool.name
+    return ToolDescription(
+        name=found.name,
+        title=clean(title, 200),
+        description=f"[plugin {clean(found.plugin, 64)}, server {clean(found.server, 64)}] {found.tool.description}",
+        input_schema=found.tool.schema,
+        annotations=ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=True),
     )
 
 

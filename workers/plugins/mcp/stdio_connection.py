@@ -1,0 +1,186 @@
+"""One process of a plugin's MCP server, spoken to by lines of JSON over its standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from bus.secrets.redaction import redact_text
+from workers.plugins.mcp.messages import MOST_LINE, Answer, ServerDown, clean, decoded, outcome_of
+from workers.runtime.child_processes import ending_text
+
+GRACE_SECONDS: Final = 5.0
+"""How long a server has to answer a ping after a call took too long; a server that does not is killed."""
+_STOP_SECONDS: Final = 2.0
+_MOST_STRAY: Final = 1000
+"""The most lines in a row that answer nothing: a server that writes more is killed."""
+_MOST_UNWRITTEN: Final = 8 * 1024 * 1024
+_ERROR_BYTES: Final = 16 * 1024
+_ERROR_PAUSE: Final = 0.25
+
+
+class StdioConnection:
+    """A running server. It is used once: a new one takes its place after it ended."""
+
+    def __init__(
+        self, command: Sequence[str], env: Mapping[str, str], folder: str, on_line: Callable[[str], None]
+    ) -> None:
+        self._command, self._env, self._folder, self._on_line = tuple(command), dict(env), folder, on_line
+        self._process: asyncio.subprocess.Process | None = None
+        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._number, self._stray, self._killed = 0, 0, False
+        self._tasks: list[asyncio.Task[None]] = []
+        self.ending = ""
+        """Why it ended; empty while it runs."""
+        self.tools_changed = False
+
+    @property
+    def pid(self) -> int:
+        """Its process id; 0 before it is started."""
+        return 0 if self._process is None else self._process.pid
+
+    async def start(self) -> None:
+        """Start the process; raises ServerDown."""
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=self._env,
+                cwd=self._folder,
+                limit=MOST_LINE,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            self.ending = f"it cannot be started: {getattr(error, 'strerror', None) or error}"
+            raise ServerDown(self.ending) from error
+        self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._read_errors())]
+
+    async def request(self, method: str, params: Answer, seconds: float) -> Answer:
+        """The result of a request; raises ServerDown if it ends or takes too long, and ServerRefuses for an error."""
+        if self.ending or self._process is None:
+            raise ServerDown(self.ending or "it is not started")
+        self._number = number = self._number + 1
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[number] = future
+        try:
+            self._write({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+            return outcome_of(await asyncio.wait_for(future, seconds))
+        except TimeoutError:
+            self._given_up(number, method)
+            raise ServerDown(f"it did not answer within {seconds:g} s") from None
+        finally:
+            self._waiting.pop(number, None)
+
+    def notify(self, method: str) -> None:
+        """Send a notification."""
+        self._write({"jsonrpc": "2.0", "method": method})
+
+    async def close(self, why: str = "it was stopped") -> None:
+        """Let it end by itself when its input ends; after a moment it is killed with everything that it started."""
+        if self._process is not None and not self.ending:
+            self.ending = why
+            with contextlib.suppress(OSError, RuntimeError):
+                if self._process.stdin is not None:
+                    self._process.stdin.close()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._process.wait(), _STOP_SECONDS)
+        self._end(why)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._process is not None:
+            await self._process.wait()
+
+    def _given_up(self, number: int, method: str) -> None:
+        self._write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
+        if method != "ping" and not self.ending:
+            self._tasks = [task for task in self._tasks if not task.done()]
+            self._tasks.append(asyncio.create_task(self._check_alive()))
+
+    async def _check_alive(self) -> None:
+        try:
+            await self.request("ping", {}, GRACE_SECONDS)
+        except ServerDown:
+            self._end("it was killed, because it did not answer")
+        except Exception:  # noqa: BLE001  (a refused ping is an answer)
+            return
+
+    def _write(self, message: Answer) -> None:
+        stdin = self._process.stdin if self._process is not None else None
+        if stdin is None or self.ending:
+            return
+        if stdin.transport.get_write_buffer_size() > _MOST_UNWRITTEN:
+            self._end("it was killed, because it does not read what it is sent")
+            return
+        with contextlib.suppress(OSError, RuntimeError):  # it is gone; the end of its output says so
+            stdin.write(msgspec.json.encode(message) + b"\n")
+
+    async def _read(self) -> None:
+        assert self._process is not None and self._process.stdout is not None  # noqa: S101, PT018 - asked for
+        while not self.ending:
+            try:
+                line = await self._process.stdout.readline()
+            except ValueError:
+                self._end(f"it was killed, because it wrote a line of more than {MOST_LINE // 2**20} MiB")
+                return
+            if not line:
+                status = await self._process.wait()
+                self._end(ending_text(status))
+                return
+            self._take(line)
+
+    def _take(self, line: bytes) -> None:
+        message = decoded(line)
+        number = message.get("id") if message is not None else None
+        if message is not None and isinstance(number, int) and "method" not in message and number in self._waiting:
+            self._stray = 0
+            future = self._waiting[number]
+            if not future.done():
+                future.set_result(message)
+            return
+        self._stray += 1
+        if self._stray > _MOST_STRAY:
+            self._end(f"it was killed, because it wrote {_MOST_STRAY} lines that nobody asked for")
+        elif message is not None and isinstance(method := message.get("method"), str):
+            self._asked(method, message.get("id"))
+
+    def _asked(self, method: str, number: object) -> None:
+        """A request or a notification of the server: it may ping, and say that its tools changed."""
+        if method == "notifications/tools/list_changed":
+            self.tools_changed = True
+        if number is None:
+            return
+        answers: dict[str, dict[str, Any]] = {"ping": {}, "roots/list": {"roots": []}}
+        if method in answers:
+            self._write({"jsonrpc": "2.0", "id": number, "result": answers[method]})
+        else:
+            error = {"code": -32601, "message": "this client has tools only"}
+            self._write({"jsonrpc": "2.0", "id": number, "error": error})
+
+    async def _read_errors(self) -> None:
+        """Pass on what it logs, as much as fits; a server that logs more waits, and only it."""
+        assert self._process is not None and self._process.stderr is not None  # noqa: S101, PT018 - asked for
+        while data := await self._process.stderr.read(_ERROR_BYTES):
+            for line in data.decode("utf-8", "replace").splitlines():
+                if line.strip():
+                    self._on_line(redact_text(clean(line, 2000)))
+            await asyncio.sleep(_ERROR_PAUSE if len(data) >= _ERROR_BYTES else 0.01)
+
+    def _end(self, why: str) -> None:
+        """Kill its group, and fail everything that waits for it."""
+        self.ending = self.ending or why
+        if self._process is not None and not self._killed:
+            self._killed = True
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(ServerDown(self.ending))
