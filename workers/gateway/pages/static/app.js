@@ -119,6 +119,11 @@ async function start() {
 signedIn.addEventListener("ended", ({ detail }) => askToSignIn(detail));
 unsettled.addEventListener("click", () => announce("The page has just moved, so nothing was done. Look again.", true));
 onOtherTabs(beginAgain);
+// The address names the view, so the way to the content leaves it as it is.
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
 addEventListener("hashchange", () => {
   const code = takeCode();
   if (code) begin({ code });
