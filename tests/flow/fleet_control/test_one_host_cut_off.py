@@ -95,7 +95,9 @@ def far(world: Fleet) -> Iterator[FarHost]:
         daemon = configure(world, Gateway(world, port))
         shutil.move(world.places.config / "fleethook.yaml", places.config / "fleethook.yaml")
         there = {"FLEETHOOK_HOME": str(home), "HOME": str(home), "FLEETHOOK_HOST": FAR}
-        world.start("host", "gateway", FLEETHOOK_REDIS_URL=url("worker"), FLEETHOOK_GATEWAY_PORT=str(port), **there)
+        there |= {"FLEETHOOK_REDIS_URL": url("worker"), "FLEETHOOK_GATEWAY_PORT": str(port)}
+        # A gateway tries a server that is away for a fifth of its budget.
+        world.start("host", "gateway", FLEETHOOK_BUDGET="5s", **there)
         daemon.wait_open()
         yield FarHost(world, line, places, Agent(found.commands, places), daemon)
 

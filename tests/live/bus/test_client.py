@@ -194,8 +194,8 @@ async def test_redis_away_is_said_at_once_and_spooled(server: Server, keys: Keys
     spool = tmp_path / "spool"
     async with Bus(f"unix://{tmp_path}/nothing?db=0", namespace=namespace(keys), on_failure="ask", spool=spool) as bus:
         start = time.monotonic()
-        said = await bus.request(bash(), budget=120)
-        stop = await bus.request(Event(type="agent:stop"), budget=120)
+        said = await bus.request(bash())  # only with a longer budget than usual it tries for a while
+        stop = await bus.request(Event(type="agent:stop"))
         assert time.monotonic() - start < at_most(2)
     assert (said.decision, "cannot be reached" in said.fallback) == ("ask", True)
     assert (stop.decision, bool(stop.fallback)) == ("abstain", True), "a stop is never held"
