@@ -74,7 +74,8 @@ def _judgement(value: dict[str, Any]) -> Judgement:
         raise DecodeError("the answer's `reason` is not a text")
     if impossible is not None and not isinstance(impossible, bool):
         raise DecodeError("the answer's `impossible` is not true or false")
-    return Judgement(ok, (reason or "").strip()[:MOST_REASON], bool(impossible))
+    plain = "".join(char for char in reason or "" if char.isprintable() or char == "\n")
+    return Judgement(ok, plain.strip()[:MOST_REASON], bool(impossible))
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from bus.wire.codec import read_json
 CAP: Final = 512 * 1024
 """The most bytes of an endpoint's answer that are read."""
 
+_NOT_SENT: Final = frozenset({"refused", "dns"})
 _SHOWN: Final = 500
 Form = Literal["json_schema", "json_object", "text"]
 _FORMS: Final[tuple[Form, ...]] = ("json_schema", "json_object", "text")
@@ -133,8 +134,13 @@ class Chat:
         self._client, self._server, self._model, self._accepting = client, server, model, accepting
         self._deadline, self._trace = deadline, trace
         self.requests = self.input_tokens = self.output_tokens = 0
-        self.is_counted = True
-        """Whether the endpoint told the tokens of every answer."""
+        self._uncounted = 0
+        """Requests that may have cost something, and whose tokens are not known."""
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the tokens of every request are known."""
+        return not self._uncounted
 
     async def send(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] = ()) -> ChatReply:
         """One answer of the model; with `tools`, it may be calls of them. Raises ModelFailed and ConfigError."""
@@ -155,10 +161,13 @@ class Chat:
         body = _body(self._server, self._model, messages, tools, sent)
         url = f"{self._server.url.rstrip('/')}/chat/completions"
         self.requests += 1
+        self._uncounted += 1
         with post_span(url, self._trace) as span:
             headers = self._headers() | span.context.headers()
             reply = await self._client.post(url, body, headers, seconds=min(left, self._server.timeout), cap=CAP)
             note_reply(span, reply.status, reply.error)
+        if reply.error in _NOT_SENT or 300 <= reply.status < 500:  # it was not carried out
+            self._uncounted -= 1
         return reply
 
     def _headers(self) -> dict[str, str]:
@@ -218,7 +227,7 @@ class Chat:
         numbers = [
             n if isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= _MOST_TOKENS else None for n in found
         ]
-        self.is_counted = self.is_counted and None not in numbers
+        self._uncounted -= None not in numbers
         self.input_tokens += numbers[0] or 0
         self.output_tokens += numbers[1] or 0
 

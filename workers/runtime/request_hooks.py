@@ -11,7 +11,7 @@ import msgspec
 from bus.chain import Run
 from bus.errors import OverBudget
 from bus.events import Event
-from bus.hooks import Hook
+from bus.hooks import DECIDING, Hook
 from bus.hooksets.in_force import HookSet
 from bus.matching.checker_messages import Question, answer_rule
 from bus.matching.disk import light_disk
@@ -120,8 +120,8 @@ class HandledRequest(NamedTuple):
 
     @property
     def is_light(self) -> bool:
-        """Whether its hooks are rules and plugins alone, which run in processes that are there already."""
-        return all(hook.kind in {"rule", "plugin"} for hook in self.hooks)
+        """Whether its hooks start no process: rules, plugins, which have theirs already, and questions to models."""
+        return all(hook.kind in DECIDING for hook in self.hooks)
 
     async def needs_slot(self, placement: Placement) -> bool:
         """Whether it takes more than rules of this process; raises Unreachable."""

@@ -28,7 +28,7 @@ MOST_SLOW: Final = 64
 """How many slow hooks of one process need no slot; each further one keeps its slot."""
 
 MOST_LIGHT: Final = 64
-"""How many tasks of one process may wait for plugins alone; they need no slot, so that a stuck plugin takes none."""
+"""How many tasks of one process may wait for plugins and models alone; they need no slot, so that a stuck one takes none."""
 
 _FIRST_SECONDS: Final = 1.0
 _EVERY_SECONDS: Final = 1.0

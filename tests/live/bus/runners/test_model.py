@@ -23,7 +23,7 @@ from bus.runners.model import ModelRunner
 from tests.support.chat_model import completion, event_of, judged, messages
 from tests.support.http_servers import receiver
 from tests.support.receivers import Answer, Receiver, receiving
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, until
 
 EVENT = Event(
     type="tool:pre_execute", id="e1", source="claude", native="PreToolUse", tool="bash", native_tool="Bash", call="t1",
@@ -244,10 +244,10 @@ async def test_a_model_that_is_slow_or_gone_is_a_failure_within_the_time() -> No
     async def hang_up(_request: bytes, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.abort()
 
-    for serve, why in ((drip, "timed out"), (hang_up, "gave no answer (connect)")):
+    for serve, seconds, why in ((drip, 0.5, "timed out"), (hang_up, PATIENCE, "gave no answer (connect)")):
         async with receiver(serve) as port, WebhookClient(policy(["127.0.0.1"])) as client:
             server = ModelEntry(url=f"http://127.0.0.1:{port}", name="small", timeout=PATIENCE)
-            outcome = await ModelRunner().run(prompt_hook(), EVENT, 0.5, server, client)
+            outcome = await ModelRunner().run(prompt_hook(), EVENT, seconds, server, client)
             assert why in outcome.failure
 
 
@@ -388,7 +388,10 @@ async def test_many_questions_wait_at_the_same_time() -> None:
     async with judging(cache=0) as judge:
         judge.model.hold()
         asked = [asyncio.create_task(judge.ask(event=msgspec.structs.replace(EVENT, tool=f"t{n}"))) for n in range(8)]
-        while judge.model.in_flight["/v1/chat/completions"] < len(asked):
-            await asyncio.sleep(0)
+
+        async def all_wait() -> bool:
+            return judge.model.in_flight["/v1/chat/completions"] == len(asked)
+
+        await until(all_wait, "every question is with the model")
         judge.model.release()
         assert {outcome.decision for outcome in await asyncio.gather(*asked)} == {"abstain"}
