@@ -7,13 +7,15 @@ monitors are errors.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
-from bus.config.documents import Document, PathParts, Plain
+from bus.config.documents import Document, PathParts, Plain, read_file
 from bus.config.validation import convert, is_extra, nearest
 from bus.errors import ConfigError
 from bus.lazy.regex import lazy_regex
@@ -161,6 +163,21 @@ def check_manifest(document: Document, at: PathParts = (), *, more: Mapping[str,
         problems.append(document.error(at, '"name" is missing', hint='add "name": "my-plugin"'))
     warnings += _advice(document, at, value, is_entry=more is not None)
     return Findings(problems, list(map(str, warnings)))
+
+
+def check_json(file: str) -> ConfigError | None:
+    """What makes a file no strict JSON, which it has to be for Claude Code; None if nothing does, or it cannot be read.
+
+    Files are read here as YAML, which has JSON in it and allows comments and more.
+    """
+    try:
+        json.loads(read_file(Path(file)))
+    except json.JSONDecodeError as error:
+        hint = "Claude Code reads no comments, no commas before a closing bracket, and texts in double quotes only"
+        return ConfigError(f"this is no JSON: {error.msg}", file=file, line=error.lineno, column=error.colno, hint=hint)
+    except (ConfigError, ValueError, RecursionError):
+        return None  # its reader reports it
+    return None
 
 
 def _check(document: Document, at: PathParts, key: str, value: Plain, kind: Any) -> Iterator[ConfigError]:

@@ -17,7 +17,7 @@ from msgspec import Meta
 from bus.config.documents import Document, PathParts, Plain, load
 from bus.config.validation import convert, is_extra, nearest
 from bus.errors import ConfigError
-from bus.hookfiles.claude.manifest import Author, check_manifest
+from bus.hookfiles.claude.manifest import Author, check_json, check_manifest
 from bus.hookfiles.claude.plugins import MANIFEST, inside
 
 MARKETPLACE: Final = Path(".claude-plugin", "marketplace.json")
@@ -136,6 +136,8 @@ def read_marketplace(root: Path) -> Marketplace:
     if not isinstance(value, dict):
         raise document.error((), "a marketplace is an object", hint='write {"name": "…", "owner": {…}, "plugins": []}')
     problems, warnings = _top(document, value)
+    wrong = check_json(document.file)
+    problems += [wrong] if wrong is not None else []
     base, offers, taken = _base(value), [], set()
     for number, entry in enumerate(value["plugins"] if isinstance(value.get("plugins"), list) else ()):
         at: PathParts = ("plugins", number)
@@ -204,9 +206,9 @@ def _offer(document: Document, at: PathParts, entry: Mapping[str, Any], root: Pa
     if not isinstance(source, str):
         return own  # the check of the entry reports it
     folder = Path(inside(str(root), os.path.join(base, source)))
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise ConfigError(
-            f"there is no folder {str(folder)!r}", hint="correct the path; it begins at the marketplace's folder"
+            f"there is no folder {str(folder)[:200]!r}", hint="correct the path; it begins at the marketplace's folder"
         )
     defines = () if (folder / MANIFEST).is_file() else tuple(key for key in ("hooks", "mcpServers") if key in entry)
     return msgspec.structs.replace(own, source=source, root=str(folder), defines=defines)

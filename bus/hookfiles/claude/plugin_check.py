@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bus.config.documents import load
+from bus.config.documents import load, recording_files
 from bus.config.hook_file_value import HookFile
 from bus.errors import ConfigError
-from bus.hookfiles.claude.manifest import check_manifest
+from bus.hookfiles.claude.manifest import check_json, check_manifest
 from bus.hookfiles.claude.plugins import MANIFEST, ClaudePlugin, Item, is_plugin, plugin_contents
 from bus.hookfiles.claude.reading import read
 
@@ -29,9 +30,11 @@ class CheckedPlugin:
 
 def check_plugin(root: Path, dialect: str) -> CheckedPlugin:
     """Read and check a plugin's folder as Claude Code's or ion's; raises ConfigError if there is no such folder."""
-    contents = plugin_contents(root, single_files=dialect == "ion")
-    hooks = read(Path(contents.root), "user", dialect) if is_plugin(Path(contents.root)) else HookFile()
-    problems = [*contents.problems, *hooks.problems]
+    with recording_files() as files:
+        contents = plugin_contents(root, single_files=dialect == "ion")
+        hooks = read(Path(contents.root), "user", dialect) if is_plugin(Path(contents.root)) else HookFile()
+    texts = [check_json(file) for file in files if file.endswith(".json") and os.path.isfile(file)]
+    problems = [*filter(None, texts), *contents.problems, *hooks.problems]
     warnings = [*contents.warnings, *hooks.warnings]
     manifest = Path(contents.root) / MANIFEST
     if manifest.is_file():

@@ -133,8 +133,13 @@ def inside(root: str, path_text: str) -> str:
         raise ConfigError(
             f"the path {path_text[:80]!r} leads out of its folder (..)", hint="move the file into the plugin"
         )
-    found = os.path.realpath(os.path.join(root, path_text))
-    if "\0" in path_text or not within(found, root):
+    try:
+        found = os.path.realpath(os.path.join(root, path_text))
+    except ValueError as error:  # a NUL, or half of a surrogate pair
+        raise ConfigError(
+            f"the path {path_text[:80]!r} cannot be a path", hint="write it with plain letters"
+        ) from error
+    if not within(found, root):
         raise ConfigError(
             f"the path {path_text[:80]!r} is a link that leads out of the plugin", hint="copy the file into it"
         )
@@ -190,9 +195,9 @@ class _PluginReader:
         """A file of the plugin; None if it does not exist, or must not be read (which is reported)."""
         try:
             path = Path(inside(str(self.root), str(path_text)))
-            if at is not None and not path.exists():
+            if at is not None and not os.path.exists(path):
                 raise ConfigError(f"there is no file {str(path_text)[:80]!r}", hint="correct the path, or take it out")
-            return load(path) if path.exists() else None
+            return load(path) if os.path.exists(path) else None
         except ConfigError as error:
             self.report(error, at, str(self.root / path_text))
             return None
@@ -259,7 +264,7 @@ class _PluginReader:
             except ConfigError as error:
                 self.report(error, (manifest, at) if at and manifest is not None else None, str(self.root / entry))
                 continue
-            if path.exists():
+            if os.path.exists(path):
                 yield path
             elif at and manifest is not None:
                 hint = "correct the path, or take it out"
@@ -299,7 +304,7 @@ class _PluginReader:
                 except ConfigError as error:
                     self.report(error, (manifest, (*place, "source")), manifest.file)
                     continue
-                if not real.exists():
+                if not os.path.exists(real):
                     self.problems.append(manifest.error((*place, "source"), f"{source[:80]!r} is not there"))
                     continue
                 file, description = str(real), description or self.front(real).get("description", "")

@@ -32,10 +32,14 @@ _TAKEN_UP: Final = "running workers have it in force within a second"
 @pass_fleet
 def apply(fleet: Context, file: Path | None, message: str, yes: bool, dry_run: bool) -> None:
     """Publish a hook file to the whole fleet, as a new version; every worker has it within a second."""
+    from bus.hooksets.plugins.published import not_published
     from bus.hooksets.published import apply as put
     from bus.hooksets.published import current_version, diff, load_version
 
     name, read = sound(fleet, file)
+    lacking = list(not_published(read))
+    for text in lacking:
+        fleet.say(fleet.style(f"{text} (warning)", "yellow", err=True))
 
     async def compare(connections: Connections) -> tuple[int, HookFile]:
         version = await current_version(connections, fleet.keys())
@@ -70,6 +74,7 @@ def apply(fleet: Context, file: Path | None, message: str, yes: bool, dry_run: b
                 "hooks": len(read.hooks),
                 "endpoints": len(read.endpoints),
                 "diff": redacted(changes),
+                "warnings": [*read.warnings, *lacking],
             }
         )
     elif go_on:

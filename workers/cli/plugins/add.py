@@ -73,6 +73,8 @@ def add(
     if not fleet.json:
         _show(fleet, plugin, system)
     if not fleet.json:
+        if env_pass:
+            fleet.data(f"  its MCP servers get {', '.join(env_pass)} of the environment")
         _report(fleet, plugin.problems, plugin.warnings)
     if plugin.problems:
         raise CheckFailed(f"{plugin.contents.name} has errors, and was not added")
@@ -84,11 +86,11 @@ def add(
     if result["written"]:
         _accept(fleet, file, layer)
     if fleet.json:
-        fleet.data({**_record(plugin, system), "layer": layer, **result})
+        fleet.data({**_record(plugin, system), "env_pass": list(env_pass), "layer": layer, **result})
     elif result["written"]:
-        fleet.data(f"{plugin.contents.name} is added to {result['file']}, in force within a second where workers run")
-        if layer == "project":
-            fleet.say("a project's file that changed has to be trusted again: `fleethook hooks trust`")
+        when = "in force within a second where workers run"
+        when = when if layer == "user" else "in force once you trust the project's file again: `fleethook hooks trust`"
+        fleet.data(f"{plugin.contents.name} is added to {result['file']}, {when}")
 
 
 @click.command()
@@ -128,12 +130,17 @@ def validate(fleet: Context, path: Path, strict: bool, dialect: str | None) -> N
 
     Exit code 1 if something is wrong; each message says where, and how to mend it.
     """
+    from bus.errors import ConfigError
     from bus.hookfiles.claude.marketplaces import is_marketplace
     from workers.admin.plugins.imports import checked_marketplace, checked_plugin
 
-    market, plugins = checked_marketplace(path, dialect or "") if is_marketplace(path) else (None, [])
-    if market is None or (not plugins and not market.offers):
-        plugins = [checked_plugin(path, dialect or "")]
+    try:
+        if is_marketplace(path):
+            market, plugins = checked_marketplace(path, dialect or "")
+        else:
+            market, plugins = None, [checked_plugin(path, dialect or "")]
+    except ConfigError as error:  # there is nothing to check further
+        raise CheckFailed(str(error)) from error
     problems = [
         *(market.problems if market else ()),
         *(problem for plugin, _ in plugins for problem in plugin.problems),
@@ -147,9 +154,13 @@ def validate(fleet: Context, path: Path, strict: bool, dialect: str | None) -> N
     else:
         _report(fleet, problems, warnings)
     if problems or (strict and warnings):
-        raise CheckFailed(f"{name} does not pass: {len(problems)} errors, {len(warnings)} warnings")
+        raise CheckFailed(f"{name} does not pass: {_count(problems, 'error')}, {_count(warnings, 'warning')}")
     if not fleet.json:
-        fleet.data(f"{name} passes" + (f" with {len(warnings)} warnings" if warnings else ""))
+        fleet.data(f"{name} passes" + (f" with {_count(warnings, 'warning')}" if warnings else ""))
+
+
+def _count(items: Sequence[object], what: str) -> str:
+    return f"{len(items)} {what}{'s' * (len(items) != 1)}"
 
 
 def _chosen(fleet: Context, path: str, name: str | None) -> Path | None:
@@ -162,7 +173,11 @@ def _chosen(fleet: Context, path: str, name: str | None) -> Path | None:
     place = Path(path).expanduser().absolute()
     if name is None and "@" in path and not place.exists():
         name, _, shop = path.partition("@")
-        place = known_marketplaces(Path.home()).get(shop) or Path(shop).expanduser().absolute()
+        known = known_marketplaces(Path.home())
+        place = known.get(shop) or Path(shop).expanduser().absolute()
+        if not place.is_dir():
+            hint = f"name its folder, or one of: {', '.join(known)}" if known else "name its folder"
+            raise ConfigError(f"Claude Code knows no marketplace {shop!r} on this machine", file=path, hint=hint)
     if not place.is_dir():
         raise ConfigError("there is no such folder", file=path, hint="name the folder that has .claude-plugin in it")
     if name is None and ((place / MANIFEST).is_file() or not is_marketplace(place)):

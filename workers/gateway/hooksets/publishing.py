@@ -18,6 +18,7 @@ from bus.config.documents import loads
 from bus.errors import ConfigError, NotFound, Unreachable
 from bus.hooksets.guard_changes import GuardChange, Loss
 from bus.hooksets.hookfile import HookFile, read_hook_document
+from bus.hooksets.plugins.published import not_published
 from bus.hooksets.published import SetChange, SetMoved, apply, current_version, diff, history, load_version, rollback
 from bus.ids import host_name
 from bus.wire.connections import Connections
@@ -180,7 +181,7 @@ class Publishing:
         always: bool = False,
     ) -> Response:
         losses = await asyncio.to_thread(guard_losses, old, new)
-        warnings = [str(warning) for warning in new.warnings]
+        warnings = [*new.warnings, *not_published(new)]
         version, published = before, False
         if publish is not None and (changes or always):
             try:

@@ -237,6 +237,27 @@ def test_mistakes_in_servers_hooks_and_paths(tmp_path: Path) -> None:
         assert text in words, words
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            '{"name": "plug", "keywords": ["a",]}',
+            "plugin.json:1:35: this is no JSON: Expecting value; Claude Code reads",
+        ),
+        ("name: plug", "this is no JSON"),
+        ('{"name": "plug", "hooks": "./a\\u0000b"}', "cannot be a path"),
+        ('{"name": "plug", "commands": ["./' + "x" * 5000 + '"]}', "is not there"),
+        ('{"name": "a", "name": "b"}', "is here for the second time"),
+        ("[" * 5000, "deeper than 32 levels"),
+        ("\x00", "plugin.json:1:1"),
+    ],
+)
+def test_texts_that_are_no_manifest(text: str, message: str, tmp_path: Path) -> None:
+    put(tmp_path / "plug" / ".claude-plugin" / "plugin.json", text)
+    words = "\n".join(map(str, check_plugin(tmp_path / "plug", "claude").problems))
+    assert message in words, words
+
+
 def test_a_marketplace_lists_and_checks_its_plugins(tmp_path: Path) -> None:
     root = tmp_path / "shop"
     made(root / "plugins" / "one", {**ABOUT, "name": "one"})
