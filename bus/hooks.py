@@ -223,6 +223,17 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return "command" if self.command else "http" if self.http is not None else "rule"
 
     @property
+    def target(self) -> str:
+        """What it runs, without its arguments: its command, its URL, its question to a model; empty for the other kinds."""
+        prompt = self.agent or self.prompt
+        if prompt is not None:
+            named = f" {prompt.model}" if prompt.model else ""
+            return (
+                f"asks the model{named}{'' if self.agent is None else ', which may read files'}: {prompt.text.strip()}"
+            )
+        return self.command or (self.http.url if self.http is not None else "")
+
+    @property
     def on_host(self) -> bool:
         """Whether it runs only on the event's own machine, because its file or its programs are on that machine."""
         return (

@@ -203,7 +203,7 @@ def _pins(kept: Kept) -> dict[str, str]:
 def _show_hooks(fleet: Context, read: HookFile) -> None:
     fleet.say("---")
     for hook in read.hooks:
-        what = hook.command or (hook.http.url if hook.http is not None else "rule")
+        what = hook.target or hook.kind
         fleet.say(f"{plain(hook.id)}: on {', '.join(hook.on)}: {plain(' '.join((what, *hook.args)))}")
     for endpoint in read.endpoints:
         fleet.say(f"{plain(endpoint.id)}: on {', '.join(endpoint.events)}: {plain(endpoint.url)}")

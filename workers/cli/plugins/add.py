@@ -233,7 +233,7 @@ def _show(fleet: Context, plugin: CheckedPlugin, dialect: str) -> None:
     if plugin.file.hooks:
         fleet.table(UNDERSTOOD_COLUMNS, [import_row(hook) for hook in plugin.file.hooks])
         for hook in plugin.file.hooks:
-            what = hook.command or (hook.http.url if hook.http is not None else "")
+            what = hook.target
             fleet.data(f"  {plain(hook.id)}: {plain(shlex.join((what, *hook.args)) if hook.args else what)}")
     for server in contents.mcp_servers:
         fleet.data(f"  MCP server {plain(server.name)}: {plain(server_line(server))}")

@@ -72,7 +72,7 @@ def _show_one(fleet: Context, plugin: Listed, hooks: HookSet) -> None:
             fleet.data(f"  {key:<12} {plain(value)}")
     for hook in hooks.hooks.values():
         if hook.plugin == plugin.name and hook.layer == plugin.layer and hook.handler is None:
-            what = hook.command or (hook.http.url if hook.http is not None else "")
+            what = hook.target
             runs = shlex.join((what, *hook.args)) if hook.args else what
             fleet.data(f"  {'hook':<12} {plain(hook.id)} at {plain(', '.join(hook.on))}: {plain(runs)}")
     for kind, items in _contents(plugin).items():
