@@ -56,6 +56,7 @@ class _Option(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     description: str
     required: bool = False
     default: str | float | bool | list[str] | None = None
+    options: list[Any] = msgspec.field(default_factory=list)
     multiple: bool = False
     sensitive: bool = False
     min: float | None = None

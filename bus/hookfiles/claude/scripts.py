@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -34,7 +35,10 @@ _RUNTIME: Final = lazy_regex(
 _SCRIPT: Final = lazy_regex(r"\$\{?(CLAUDE_PLUGIN_ROOT|PLUGIN_ROOT|CLAUDE_PROJECT_DIR)\b\}?[\"']?(/[^\s\"'`;|&<>()$]*)")
 _UNSET: Final = lazy_regex(r"\$\{?(CLAUDE_ENV_FILE|CLAUDE_PLUGIN_OPTION_\w+|user_config\.\w+)")
 _INSTALLED: Final = lazy_regex(r"/\.claude/plugins/cache/([\w-]+)/([\w-]+)/[^/]+/?\Z")
-_PLAIN: Final = lazy_regex(r"[A-Za-z0-9_@%+=:,./ -]+")
+_PLAIN: Final = lazy_regex(r"[\w@%+=:,./ -]+")
+"""Names without a character that has a meaning to the shell; a space has one outside of quotes only."""
+_QUOTES: Final = lazy_regex(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|[^'\"\\]+", re.DOTALL)
+"""The pieces of a command: each in quotes of one kind, or in none."""
 _VARIABLE: Final = lazy_regex(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
 
 
@@ -62,16 +66,29 @@ class Roots(NamedTuple):
 def filled(command: str, args: Sequence[str] | None, roots: Roots) -> tuple[str, tuple[str, ...]]:
     """The command with the plugin's folder filled in, and its arguments if it starts without a shell.
 
-    If the folder's name has characters with a meaning to the shell, the shell fills it in from a variable. Placeholders
+    It is one word there, whatever its name is and whether the command quotes it or not. If the name has characters with a
+    meaning to the shell, the shell fills it in from a variable. Placeholders
     that depend on the event are never put into text: a program with such arguments is started by a shell that expands
     them.
     """
     if args is None:
-        return (_PLUGIN.sub(lambda _match: roots.plugin, command) if _PLAIN.fullmatch(roots.plugin) else command), ()
+        return _QUOTES.sub(lambda quoted: _with_root(quoted[0], roots.plugin), command), ()
     words = [_PLUGIN.sub(lambda _match: roots.plugin, word) if roots.plugin else word for word in (command, *args)]
     if len(words) > 1 and not any(_RUNTIME.search(word) for word in words):
         return words[0], tuple(words[1:])
     return "exec " + " ".join(map(_quoted, words)), ()
+
+
+def _with_root(text: str, root: str) -> str:
+    """A piece of a command, which is in one kind of quotes or in none, with the plugin's folder filled in."""
+    quote = text[0] if text[0] in "'\"" else ""
+    if not root:
+        return text
+    if _PLAIN.fullmatch(root):
+        filled_in = root if quote else shlex.quote(root) if " " in root else root
+        return _PLUGIN.sub(lambda _match: filled_in, text)
+    outside = {"": '"{}"', "'": "'\"{}\"'", '"': "{}"}[quote]
+    return _PLUGIN.sub(lambda match: outside.format(match[0]), text)
 
 
 def script_problems(text: str, roots: Roots) -> Iterator[tuple[bool, str, str]]:

@@ -61,7 +61,8 @@ def _checked(root: Path, dialect: str) -> tuple[CheckedPlugin, str]:
 def checked_marketplace(root: Path, dialect: str = "") -> tuple[Marketplace, list[tuple[CheckedPlugin, str]]]:
     """A marketplace, and its plugins on this disk, each checked on its own."""
     market = read_marketplace(root)
-    return market, [_checked(Path(offer.root), dialect) for offer in market.offers if offer.root]
+    roots = dict.fromkeys(offer.root for offer in market.offers if offer.root)
+    return market, [_checked(Path(root), dialect) for root in roots]
 
 
 def offered_root(market: Marketplace, name: str) -> Path:

@@ -387,7 +387,7 @@ def test_path_tricks_and_bad_manifests(tmp_path: Path, manifest: object, words: 
 
 def test_a_folder_whose_name_means_something_to_a_shell_is_left_to_it(tmp_path: Path) -> None:
     root = plugin(tmp_path / "$(touch hit)", hooks={"hooks": events("${CLAUDE_PLUGIN_ROOT}/a.sh")})
-    assert read(root).hooks[0].command == "${CLAUDE_PLUGIN_ROOT}/a.sh"
+    assert read(root).hooks[0].command == '"${CLAUDE_PLUGIN_ROOT}"/a.sh'
 
 
 @pytest.mark.req("I-12")
