@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import msgspec
-
 from bus.config import hook_file_value
 from bus.config.documents import Document, Plain
 from bus.config.model_entry import ModelEntry
@@ -71,9 +69,3 @@ def prompt_problems(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield name, f"{name} has {len(text)} characters; 20000 is the most"
         if not fields["blocking"]:
             yield "blocking", f"{name} decides, so it cannot run in the background"
-
-
-def shown_model(entry: ModelEntry) -> dict[str, Any]:
-    """A `model:` part for people and `--json`: references instead of keys, names instead of header values."""
-    shown: dict[str, Any] = msgspec.to_builtins(entry)
-    return shown | ({"headers": sorted(entry.headers)} if entry.headers else {})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any, Final
 
 from bus.errors import DecodeError
@@ -15,7 +17,14 @@ from bus.secrets.redaction import redact_text
 MOST_CALLS: Final = 8
 """Tool calls of one answer that are carried out."""
 
+_MOST_ARGUMENTS: Final = 8_000
 _SHOWN: Final = 500
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    """Threads of their own for reading files: a disk that hangs takes none that the process needs for other work."""
+    return ThreadPoolExecutor(max_workers=4, thread_name_prefix="file-tools")
 
 
 async def ask(chat: Chat, text: str, event: Any) -> Judgement:
@@ -38,10 +47,13 @@ async def ask_with_tools(chat: Chat, text: str, event: Any, tools: FileTools, ro
             except DecodeError:
                 messages += [{"role": "assistant", "content": reply.text}, {"role": "user", "content": SHORT_OF_FORM}]
                 break
+        if max(len(call.arguments) + len(call.name) + len(call.id) for call in reply.calls) > _MOST_ARGUMENTS:
+            raise ModelFailed("the model called a tool with arguments that are too long")
         messages.append(_called(reply))
         for position, call in enumerate(reply.calls):
             if position < MOST_CALLS:
-                result = await asyncio.to_thread(tools.call, call.name, call.arguments)
+                loop = asyncio.get_running_loop()
+                result = await loop.run_in_executor(_threads(), tools.call, call.name, call.arguments)
             else:
                 result = f"refused: at most {MOST_CALLS} calls at once"
             messages.append({"role": "tool", "tool_call_id": call.id, "content": marked(result, marker)})

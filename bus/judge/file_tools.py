@@ -49,7 +49,7 @@ _SECRET: Final = lazy_regex(
     r"|\.git-credentials|\.dockercfg|\.dockerconfigjson|\.vault-token|\.s3cfg|\.boto|\.rclone\.conf|kubeconfig.*"
     r"|id_(?:rsa|dsa|ecdsa|ed25519)(?:[_.-].*)?|.+\.(?:pem|key|p8|p12|pfx|jks|keystore|kdbx|ppk|asc|gpg|age|tfvars|tfstate"
     r"|ovpn|mobileprovision)(?:\.backup)?|(?:.*[._-])?(?:credentials?|secrets?|passwords?|passwd|shadow)(?:[._-].*)?"
-    r"|service[_-]?account.*\.json|terraform\.tfstate.*|master\.key|.*\.sqlite3?-?(?:wal|shm)?|.*\.db|.*history)\Z"
+    r"|service[_-]?account.*\.json|terraform\.tfstate.*|master\.key|.*\.sqlite3?-?(?:wal|shm)?|.*\.db|\..*history)\Z"
 )
 _EXAMPLE: Final = lazy_regex(r"(?i)\A.*\.?(?:example|sample|template|dist)\Z")
 _CODE: Final = lazy_regex(
@@ -58,6 +58,9 @@ _CODE: Final = lazy_regex(
 _SECRET_FOLDERS: Final = frozenset(
     {".ssh", ".aws", ".gnupg", ".azure", ".gcloud", ".kube", ".docker", ".password-store", ".git"}
 )
+
+_FOLDERS_OF_SECRETS: Final = frozenset({"secrets", ".secrets", "credentials", ".credentials"})
+"""Folders in which every file but code counts as a secret."""
 
 _PATH: Final = {"type": "string", "description": "A path relative to the project, such as src/app.py."}
 _GLOB: Final = {"type": "string", "description": "Which files, such as *.py or src/*; without it, all."}
@@ -265,7 +268,7 @@ def is_secret_path(relative: str) -> bool:
     if not _SECRET_FOLDERS.isdisjoint(parts):
         return True
     name = parts[-1] if parts else ""
-    if _SECRET.match(name) is None:
+    if _SECRET.match(name) is None and _FOLDERS_OF_SECRETS.isdisjoint(parts[:-1]):
         return False
     return _EXAMPLE.match(name) is None and not (_CODE.match(name) is not None and not name.lower().startswith(".env"))
 

@@ -98,7 +98,7 @@ class ModelRunner:
         except ModelFailed as error:
             failure, output = str(error), error.output
         except TimeoutError:
-            failure = f"the model timed out after {seconds:g} s"
+            failure = f"the model timed out after {round(seconds, 1):g} s"
         except FleethookError as error:  # a key or a header that this machine does not have
             failure = str(error)
         return Outcome(failure=f"{name}: {failure}", output=output, model=_use(chat, server, model))

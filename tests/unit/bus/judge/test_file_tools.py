@@ -138,6 +138,7 @@ def test_a_call_that_cannot_be_understood_is_refused(project: Path) -> None:
         ("credentials.json", True), ("src/credentials.py", False), ("src/secrets.ts", False), ("db_password.txt", True),
         ("service-account-prod.json", True), ("terraform.tfstate", True), ("a.tfvars", True), ("SECRETS.YML", True),
         ("README.md", False), ("keys.py", False), ("monkey.txt", False), ("src/environment.ts", False), (".env.py", True),
+        ("secrets/prod.yaml", True), ("src/secrets/sealing.py", False), (".bash_history", True), ("docs/history", False),
     ],
 )  # fmt: skip
 def test_files_with_secrets_are_known_by_their_names(path: str, secret: bool) -> None:
