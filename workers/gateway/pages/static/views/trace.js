@@ -130,12 +130,19 @@ function payload(title, value) {
   return html`<details><summary>${title}</summary><pre>${typeof value === "string" ? value : JSON.stringify(value, null, 2)}</pre></details>`;
 }
 
+// What a hook that asks a model used.
+function modelText({ name, cached, requests = 0, input_tokens = 0, output_tokens = 0, cost, currency }) {
+  if (cached) return `Model ${name}: remembered from the same question.`;
+  const price = cost === undefined || cost === null ? "" : `, ${cost.toFixed(6)} ${currency}`;
+  return `Model ${name}: ${count(requests)} requests, ${count(input_tokens)} tokens in, ${count(output_tokens)} out${price}.`;
+}
+
 const PARTS = [
   { head: "Hook", name: true, cell: ({ hook }) => hook },
   { head: "Decision", cell: ({ decision }) => mark(decision) },
   { head: "Took", cell: ({ ms }) => millis(ms ?? 0) },
   { head: "Layer", cell: ({ layer = "", version }) => (version ? `${layer}@${version}` : layer) },
-  { head: "Why", cell: ({ reason = "", fallback, output }) => html`${fallback ? html`<strong>The hook failed: ${fallback}.</strong> ` : nothing}${reason}${output ? html`<pre>${output}</pre>` : nothing}` },
+  { head: "Why", cell: ({ reason = "", fallback, output, model }) => html`${fallback ? html`<strong>The hook failed: ${fallback}.</strong> ` : nothing}${reason}${model ? html` <span class="note">${modelText(model)}</span>` : nothing}${output ? html`<pre>${output}</pre>` : nothing}` },
   { head: "Defined in", cell: ({ origin }) => (origin ? html`<code>${origin}</code>` : nothing) },
 ];
 
