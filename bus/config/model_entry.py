@@ -34,8 +34,8 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         Meta(
             min_length=1,
             max_length=2048,
-            description="The base URL; `/chat/completions` is added. A loopback or private address needs an entry in "
-            "`network.allow`.",
+            description="The base URL; `/chat/completions` is added where it is missing. A loopback or private address "
+            "needs an entry in `network.allow`.",
             examples=["https://api.openai.com/v1", "http://127.0.0.1:11434/v1"],
         ),
     ]

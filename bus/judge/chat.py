@@ -23,6 +23,9 @@ from bus.wire.codec import read_json
 CAP: Final = 512 * 1024
 """The most bytes of an endpoint's answer that are read."""
 
+_PATH: Final = "/chat/completions"
+_ENDINGS: Final = frozenset({"stop", "tool_calls", "function_call", "eos", "eos_token", "end_turn", "stop_sequence"})
+"""How servers say that the model came to its own end."""
 _NOT_SENT: Final = frozenset({"refused", "dns"})
 _SHOWN: Final = 500
 Form = Literal["json_schema", "json_object", "text"]
@@ -58,12 +61,13 @@ class ChatReply(NamedTuple):
 
 class _Function(msgspec.Struct):
     name: str
-    arguments: str = ""
+    arguments: Any = ""
+    """JSON as text; some servers give the object itself."""
 
 
 class _Call(msgspec.Struct):
-    id: str
     function: _Function
+    id: str = ""
 
 
 class _Message(msgspec.Struct):
@@ -159,7 +163,7 @@ class Chat:
         if left <= 0:
             raise ModelFailed("the model timed out")
         body = _body(self._server, self._model, messages, tools, sent)
-        url = f"{self._server.url.rstrip('/')}/chat/completions"
+        url = chat_url(self._server.url)
         self.requests += 1
         self._uncounted += 1
         with post_span(url, self._trace) as span:
@@ -213,11 +217,9 @@ class Chat:
             raise ModelFailed("the model refuses to answer", redact_text(message.refusal[:_SHOWN]))
         if why == "length":
             raise ModelFailed("the model's answer was cut off (max_tokens)")
-        if why not in (None, "stop", "tool_calls", "function_call"):
+        if why and why not in _ENDINGS:
             raise ModelFailed(f"the model ended without an answer ({why[:40]})")
-        calls = tuple(
-            ToolCall(call.id, call.function.name, call.function.arguments) for call in message.tool_calls or ()
-        )
+        calls = tuple(_tool_call(call) for call in message.tool_calls or ())
         return ChatReply(message.content or "", calls, self.input_tokens, self.output_tokens)
 
     def _count(self, usage: Any) -> None:
@@ -230,6 +232,18 @@ class Chat:
         self._uncounted -= None not in numbers
         self.input_tokens += numbers[0] or 0
         self.output_tokens += numbers[1] or 0
+
+
+def chat_url(base: str) -> str:
+    """The URL of the chat endpoint below a base URL, whose query stays at the end."""
+    path, mark, query = base.partition("?")
+    path = path.rstrip("/")
+    return f"{path if path.endswith(_PATH) else path + _PATH}{mark}{query}"
+
+
+def _tool_call(call: _Call) -> ToolCall:
+    given = call.function.arguments
+    return ToolCall(call.id, call.function.name, given if isinstance(given, str) else json.dumps(given))
 
 
 def _body(
