@@ -15,7 +15,7 @@ from bus.config.documents import Source
 from bus.config.endpoint_services import service_checks
 from bus.config.field_types import ID_PATTERN
 from bus.config.file_types import GuardSettings
-from bus.config.model_entry import ModelEntry
+from bus.config.model_entry import OWN_KEY, ModelEntry
 from bus.config.validation import explain
 from bus.errors import ConfigError, PatternError, TargetRefused
 from bus.hooks import HOOK_DIALECTS, Endpoint, Hook, Layer, Plugin
@@ -184,6 +184,8 @@ def _check_published(contents: Contents) -> None:
     address_policy(contents.network_allow)
     check_proxy(contents.network_proxy)
     if contents.model is not None:
+        if contents.model.key.startswith(OWN_KEY):
+            raise ConfigError("model: a variable of Fleethook itself is not sent as a key", file=_PUBLISHED)
         try:
             parse_target(contents.model.url)
         except TargetRefused as error:

@@ -12,6 +12,9 @@ from bus.config.field_types import END, Seconds
 KEY_PATTERN: Final = "^(|env:[A-Za-z_][A-Za-z0-9_]{0,127}|file:[^\\x00-\\x1f]{1,4096})" + END
 """A key is a reference and never the key itself."""
 
+OWN_KEY: Final = "env:FLEETHOOK_"
+"""How a key begins that is a variable of Fleethook itself, which may hold its credentials and is not sent."""
+
 AnswerForm = Literal["auto", "json_schema", "json_object", "text"]
 
 

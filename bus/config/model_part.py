@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from bus.config import hook_file_value
 from bus.config.documents import Document, Plain
-from bus.config.model_entry import ModelEntry
+from bus.config.model_entry import OWN_KEY, ModelEntry
 from bus.config.validation import convert
 from bus.errors import ConfigError, TargetRefused
 from bus.hooks import Layer, ModelPrompt
@@ -31,6 +31,9 @@ def read_model(document: Document, raw: Plain, layer: Layer) -> tuple[ModelEntry
     if isinstance(key, str) and not key.startswith(("env:", "file:")) and key:
         hint = "write env:NAME or file:PATH"
         return None, [document.error(("model", "key"), "the key is not a reference", hint=hint)]
+    if isinstance(key, str) and key.startswith(OWN_KEY):
+        message = "a variable of Fleethook itself is not sent as a key"
+        return None, [document.error(("model", "key"), message, hint="use another variable")]
     entry, problems = convert(document, ("model",), raw, ModelEntry)
     if entry is None:
         return None, problems

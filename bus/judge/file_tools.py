@@ -62,6 +62,10 @@ _SECRET_FOLDERS: Final = frozenset(
 _FOLDERS_OF_SECRETS: Final = frozenset({"secrets", ".secrets", "credentials", ".credentials"})
 """Folders in which every file but code counts as a secret."""
 
+_NEVER: Final = ("/etc", "/private/etc", "/proc", "/sys", "/dev", "/boot")
+_SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/run", "/var", "/System", "/Library")
+"""Folders of the system: those of `_NEVER` have no projects, and in these only a folder with a `.git` is one."""
+
 _PATH: Final = {"type": "string", "description": "A path relative to the project, such as src/app.py."}
 _GLOB: Final = {"type": "string", "description": "Which files, such as *.py or src/*; without it, all."}
 
@@ -124,7 +128,7 @@ class FileTools:
         return result
 
     def _call(self, name: str, arguments: str) -> str:
-        if not self._root or self._root == "/" or not os.path.isdir(self._root):
+        if not is_project(self._root):
             raise Refused("the event has no project on this machine")
         try:
             given = msgspec.convert(json.loads(arguments or "{}"), _Arguments)
@@ -260,6 +264,20 @@ def _listed(entry: os.DirEntry[str], folder: str) -> tuple[str, str]:
     if entry.is_dir(follow_symlinks=False):
         return relative, "" if entry.name in _SKIPPED else "folder"
     return relative, "file" if entry.is_file(follow_symlinks=False) else ""
+
+
+def is_project(root: str) -> bool:
+    """Whether a resolved folder can be a project.
+
+    The folder is what the event's sender says, so folders of the system, and those that hold all projects or homes, are none.
+    """
+    if not root or root == "/" or _is_below(root, _NEVER) or not os.path.isdir(root):
+        return False
+    return (root.count("/") > 1 and not _is_below(root, _SYSTEM)) or os.path.lexists(f"{root}/.git")
+
+
+def _is_below(path: str, folders: tuple[str, ...]) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
 
 
 def is_secret_path(relative: str) -> bool:

@@ -407,6 +407,8 @@ def test_questions_to_a_model() -> None:
     assert file.model == ModelEntry(url="https://api.example/v1", name="small", key="env:MODEL_KEY")
     published = from_document(json.loads(json.dumps(to_document(file))))
     assert (published.model, published.hooks) == (file.model, file.hooks)
+    with pytest.raises(ConfigError, match="a variable of Fleethook itself"):
+        from_document({"model": {"url": "https://api.example", "name": "m", "key": "env:FLEETHOOK_TOKEN"}})
 
 
 @pytest.mark.req("I-12")
@@ -414,6 +416,7 @@ def test_questions_to_a_model() -> None:
     ("text", "layer", "why"),
     [
         ("model: {url: 'https://h/v1', name: m, key: hunter2}", "user", "the key is not a reference; write env:NAME"),
+        ("model: {url: 'https://h/v1', name: m, key: 'env:FLEETHOOK_TOKEN'}", "user", "a variable of Fleethook itself"),
         ("model: {url: 'ftp://h/v1', name: m}", "user", "has to begin with https:// or http://"),
         ("model: {url: 'https://h/v1', name: m, headers: {'a b': c}}", "user", "that HTTP does not allow"),
         ("model: {url: 'https://h/v1'}", "user", "name"),
