@@ -46,8 +46,9 @@ $(VENV)/.dev: pyproject.toml $(VENV)/bin/python
 demo: $(VENV)/.run
 	@$(BIN)/fleethook demo
 
+# Six processes on two cores: much of their time they wait for a server, a claim or a back-off.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest $(T) -m 'not slow and not agents' --numprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest $(T) -m 'not slow and not agents' --numprocesses 6 --dist loadfile
 
 # The README's own lines make the environment in a clean home. Then the wheel, built by itself, replaces the package. Only the
 # tests are copied beside it, so `bus` and `workers` are the installed ones; the first line of Python says so.
@@ -126,7 +127,7 @@ soak: $(VENV)/.dev
 
 coverage: $(VENV)/.dev
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest $(T) -m 'not slow and not agents' --numprocesses 4 --dist loadfile
+	$(BIN)/coverage run -m pytest $(T) -m 'not slow and not agents' --numprocesses 6 --dist loadfile
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
