@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -21,6 +22,8 @@ _STOP_SECONDS: Final = 2.0
 _MOST_STRAY: Final = 1000
 """The most lines in a row that answer nothing: a server that writes more is killed."""
 _MOST_UNWRITTEN: Final = 8 * 1024 * 1024
+_UNTIL_WE_END: Final = '(read x < /dev/fd/$0; kill -9 0) > /dev/null 2>&1 & exec "$@"'
+"""Runs a program, and a watcher beside it: when this process ends, also by a kill, the pipe ends and the group is killed."""
 _ERROR_BYTES: Final = 16 * 1024
 _ERROR_PAUSE: Final = 0.25
 
@@ -36,6 +39,7 @@ class StdioConnection:
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
         self._number, self._stray, self._killed = 0, 0, False
         self._tasks: list[asyncio.Task[None]] = []
+        self._lifeline = -1
         self.ending = ""
         """Why it ended; empty while it runs."""
         self.tools_changed = False
@@ -47,9 +51,12 @@ class StdioConnection:
 
     async def start(self) -> None:
         """Start the process; raises ServerDown."""
+        program = self._program()
+        theirs, self._lifeline = os.pipe()
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *self._command,
+                *("/bin/sh", "-c", _UNTIL_WE_END, str(theirs), program, *self._command[1:]),
+                pass_fds=(theirs,),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -59,9 +66,21 @@ class StdioConnection:
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            self.ending = f"it cannot be started: {getattr(error, 'strerror', None) or error}"
+            self._end(f"it cannot be started: {getattr(error, 'strerror', None) or error}")
             raise ServerDown(self.ending) from error
+        finally:
+            os.close(theirs)
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._read_errors())]
+
+    def _program(self) -> str:
+        """The path of the program: on the server's PATH, or from the folder that it starts in; raises ServerDown."""
+        name = self._command[0]
+        place = os.path.join(self._folder, name) if "/" in name else name
+        found = shutil.which(place, path=self._env.get("PATH")) if name and "\0" not in name else None
+        if found is None:
+            self.ending = f"it cannot be started: there is no program {clean(name, 200)!r}"
+            raise ServerDown(self.ending)
+        return found
 
     async def request(self, method: str, params: Answer, seconds: float) -> Answer:
         """The result of a request; raises ServerDown if it ends or takes too long, and ServerRefuses for an error."""
@@ -181,6 +200,9 @@ class StdioConnection:
             self._killed = True
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(ServerDown(self.ending))

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -38,8 +39,11 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.folder, self.text, self.allow = folder, "", ()
 
-    def plugin(self, servers: dict[str, dict[str, Any]], root: str = "a plugin 日本", **more: object) -> Path:
-        place = server_plugin(self.folder / root, servers)
+    def plugin(self, servers: dict[str, dict[str, Any]], files: dict[str, str] | None = None, **more: object) -> Path:
+        place = server_plugin(self.folder / "a plugin 日本", servers)
+        for name, text in (files or {}).items():
+            (place / name).write_text(text)
+            (place / name).chmod(0o755)
         self.text = accepted(place, **more)
         return place
 
@@ -237,11 +241,14 @@ async def test_bad_servers_do_not_keep_good_ones(world: World, monkeypatch: pyte
             "line": {"how": "line"},
             "silent": {"how": "silent"},
             "gone": {"command": "/nonexistent/program"},
+            "nul": {"command": "a\x00b"},
             "var": {"env": {"A": "${NOT_PASSED}"}},
             "ws": {"type": "ws", "url": "wss://x.example"},
             "out": {"cwd": "/etc"},
             "good": {},
-        }
+            "near": {"command": "./run.sh"},
+        },
+        files={"run.sh": "#!/bin/sh\nexec python3 -S ./server.py\n"},
     )
     async with world.servers() as servers:
 
@@ -249,12 +256,14 @@ async def test_bad_servers_do_not_keep_good_ones(world: World, monkeypatch: pyte
             return any(tool.server == "good" for tool in await servers.tools())
 
         await until(knows, "the good server's tools are known")
-        assert {tool.server for tool in await servers.tools()} == {"good"}
+        assert {tool.server for tool in await servers.tools()} <= {"good", "near"}
         assert await text(servers, "kit__good__say", text="x") == "x]0;title"
+        assert await text(servers, "kit__near__say", text="x") == "x]0;title"
         reasons = {
             "garbage": "lines that nobody asked for",
             "line": "a line of more than",
-            "gone": "it cannot be started: No such file",
+            "gone": "it cannot be started: there is no program",
+            "nul": "it cannot be started: there is no program 'ab'",
             "var": "it needs the variable NOT_PASSED, which it does not get",
             "ws": "servers are offered over stdio and http only",
             "out": "its folder is not inside the plugin",
@@ -266,6 +275,32 @@ async def test_bad_servers_do_not_keep_good_ones(world: World, monkeypatch: pyte
                 return why in servers._slots["kit", name].why
 
             await until(says, f"{name} says why")
+
+
+async def test_a_server_that_hangs_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    script = (
+        "import asyncio, sys\n"
+        "from workers.plugins.mcp.stdio_connection import StdioConnection\n"
+        "async def main():\n"
+        "    server = StdioConnection(('sleep', '3600'), {'PATH': '/usr/bin:/bin'}, '/', print)\n"
+        "    await server.start()\n"
+        "    print(server.pid, flush=True)\n"
+        "    await asyncio.sleep(3600)\n"
+        "asyncio.run(main())\n"
+    )
+    starter = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE)
+    assert starter.stdout is not None
+    pid = int(await starter.stdout.readline())
+    starter.kill()
+    await starter.wait()
+
+    async def is_gone() -> bool:
+        try:  # it may be a zombie, if nothing here reaps it
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+
+    await until(is_gone, "the server has ended")
 
 
 async def test_twenty_calls_at_a_time_get_their_own_answers(world: World) -> None:
