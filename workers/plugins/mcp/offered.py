@@ -90,19 +90,26 @@ def check_accepted(offered: OfferedServer) -> None:
 
 
 def variables(offered: OfferedServer, project: str) -> dict[str, str]:
-    """The least environment: harmless variables, those that the user passes, and the plugin's own.
-
-    Python keeps its compiled files elsewhere, so that running a server does not change the plugin's folder.
-    """
+    """The least environment: harmless variables, those that the user passes, and the plugin's own."""
     found = base_env(offered.env_pass)
     own = {
         "CLAUDE_PLUGIN_ROOT": offered.root,
         "PLUGIN_ROOT": offered.root,
         "CLAUDE_PLUGIN_DATA": offered.data,
         "CLAUDE_PROJECT_DIR": project,
-        "PYTHONPYCACHEPREFIX": os.path.join(offered.data, "pycache") if offered.data else "",
     }
-    return {**found, **{name: value for name, value in own.items() if value}}
+    return {**found, **{name: value for name, value in own.items() if value}, **_python(offered)}
+
+
+def _python(offered: OfferedServer) -> dict[str, str]:
+    """Python writes no compiled files, and reads none from the plugin's folder, since they are not part of what was accepted.
+
+    Only where the folder has such files, all compiled files are kept elsewhere, which makes the first start slow.
+    """
+    compiled = any("__pycache__" in folders for _, folders, _ in os.walk(offered.root))
+    if compiled and offered.data:
+        return {"PYTHONPYCACHEPREFIX": os.path.join(offered.data, "pycache")}
+    return {"PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def filled(offered: OfferedServer, known: Mapping[str, str]) -> McpServer:

@@ -190,7 +190,7 @@ class PluginServers:
             connection.tools_changed = False
             slot.tools = await _listed(connection)
         except FleethookError as error:
-            slot.why = str(error)
+            slot.why = slot.why or str(error)
             slot.tools = () if isinstance(error, ServerRefuses) else None
             log.warning("the MCP server %s of the plugin %s: %s", slot.offered.server.name, slot.offered.plugin, error)
         finally:
@@ -227,7 +227,7 @@ class PluginServers:
             await asyncio.to_thread(check_accepted, slot.offered)
         except ServerDown as error:
             await self._stop(slot, str(error))
-            slot.tools = None
+            slot.tools, slot.why = None, str(error)
             raise
 
     async def _start(self, offered: OfferedServer) -> Connection:

@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -35,7 +36,9 @@ class StdioConnection:
         self, command: Sequence[str], env: Mapping[str, str], folder: str, on_line: Callable[[str], None]
     ) -> None:
         self._command, self._env, self._folder, self._on_line = tuple(command), dict(env), folder, on_line
-        self._process: asyncio.subprocess.Process | None = None
+        self._popen: subprocess.Popen[bytes] | None = None
+        self._stdin: asyncio.WriteTransport | None = None
+        self._pipes: list[asyncio.BaseTransport] = []
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
         self._number, self._stray, self._killed = 0, 0, False
         self._tasks: list[asyncio.Task[None]] = []
@@ -47,22 +50,34 @@ class StdioConnection:
     @property
     def pid(self) -> int:
         """Its process id; 0 before it is started."""
-        return 0 if self._process is None else self._process.pid
+        return 0 if self._popen is None else self._popen.pid
 
     async def start(self) -> None:
         """Start the process; raises ServerDown."""
-        program = self._program()
+        popen = self._spawn(self._program())
+        self._popen, loop = popen, asyncio.get_running_loop()
+        readers = []
+        for pipe in (popen.stdout, popen.stderr):
+            reader = asyncio.StreamReader(limit=MOST_LINE)
+            protocol = asyncio.StreamReaderProtocol(reader)
+            self._pipes.append((await loop.connect_read_pipe(lambda kept=protocol: kept, pipe))[0])  # type: ignore[misc]
+            readers.append(reader)
+        self._stdin = (await loop.connect_write_pipe(asyncio.BaseProtocol, popen.stdin))[0]
+        self._tasks = [asyncio.create_task(self._read(readers[0])), asyncio.create_task(self._read_errors(readers[1]))]
+
+    def _spawn(self, program: str) -> subprocess.Popen[bytes]:
+        """Not by the loop: uvloop's processes inherit copies of their pipes, and the watcher would hold them open."""
         theirs, self._lifeline = os.pipe()
         try:
-            self._process = await asyncio.create_subprocess_exec(
-                *("/bin/sh", "-c", _UNTIL_WE_END, str(theirs), program, *self._command[1:]),
-                pass_fds=(theirs,),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
+            return subprocess.Popen(
+                ["/bin/sh", "-c", _UNTIL_WE_END, str(theirs), program, *self._command[1:]],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
                 env=self._env,
                 cwd=self._folder,
-                limit=MOST_LINE,
+                pass_fds=(theirs,),
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
@@ -70,7 +85,6 @@ class StdioConnection:
             raise ServerDown(self.ending) from error
         finally:
             os.close(theirs)
-        self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._read_errors())]
 
     def _program(self) -> str:
         """The path of the program: on the server's PATH, or from the folder that it starts in; raises ServerDown."""
@@ -84,7 +98,7 @@ class StdioConnection:
 
     async def request(self, method: str, params: Answer, seconds: float) -> Answer:
         """The result of a request; raises ServerDown if it ends or takes too long, and ServerRefuses for an error."""
-        if self.ending or self._process is None:
+        if self.ending or self._stdin is None:
             raise ServerDown(self.ending or "it is not started")
         self._number = number = self._number + 1
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -104,19 +118,17 @@ class StdioConnection:
 
     async def close(self, why: str = "it was stopped") -> None:
         """Let it end by itself when its input ends; after a moment it is killed with everything that it started."""
-        if self._process is not None and not self.ending:
+        if self._stdin is not None and self._popen is not None and not self.ending:
             self.ending = why
-            with contextlib.suppress(OSError, RuntimeError):
-                if self._process.stdin is not None:
-                    self._process.stdin.close()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._process.wait(), _STOP_SECONDS)
+            self._stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                await asyncio.to_thread(self._popen.wait, _STOP_SECONDS)
         self._end(why)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._process is not None:
-            await self._process.wait()
+        if self._popen is not None:
+            await asyncio.to_thread(self._popen.wait)
 
     def _given_up(self, number: int, method: str) -> None:
         self._write({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}})
@@ -133,28 +145,32 @@ class StdioConnection:
             return
 
     def _write(self, message: Answer) -> None:
-        stdin = self._process.stdin if self._process is not None else None
-        if stdin is None or self.ending:
+        if self._stdin is None or self.ending:
             return
-        if stdin.transport.get_write_buffer_size() > _MOST_UNWRITTEN:
+        if self._stdin.get_write_buffer_size() > _MOST_UNWRITTEN:
             self._end("it was killed, because it does not read what it is sent")
             return
-        with contextlib.suppress(OSError, RuntimeError):  # it is gone; the end of its output says so
-            stdin.write(msgspec.json.encode(message) + b"\n")
+        self._stdin.write(msgspec.json.encode(message) + b"\n")
 
-    async def _read(self) -> None:
-        assert self._process is not None and self._process.stdout is not None  # noqa: S101, PT018 - asked for
+    async def _read(self, lines: asyncio.StreamReader) -> None:
         while not self.ending:
             try:
-                line = await self._process.stdout.readline()
+                line = await lines.readline()
             except ValueError:
                 self._end(f"it was killed, because it wrote a line of more than {MOST_LINE // 2**20} MiB")
                 return
             if not line:
-                status = await self._process.wait()
-                self._end(ending_text(status))
+                self._end(await self._how_it_ended())
                 return
             self._take(line)
+
+    async def _how_it_ended(self) -> str:
+        """Why there is no more output: it has ended, or it closed its output, which is no use either."""
+        assert self._popen is not None  # noqa: S101 - it was started
+        try:
+            return ending_text(await asyncio.to_thread(self._popen.wait, _STOP_SECONDS))
+        except subprocess.TimeoutExpired:
+            return "it was killed, because it closed its output"
 
     def _take(self, line: bytes) -> None:
         message = decoded(line)
@@ -184,10 +200,9 @@ class StdioConnection:
             error = {"code": -32601, "message": "this client has tools only"}
             self._write({"jsonrpc": "2.0", "id": number, "error": error})
 
-    async def _read_errors(self) -> None:
+    async def _read_errors(self, lines: asyncio.StreamReader) -> None:
         """Pass on what it logs, as much as fits; a server that logs more waits, and only it."""
-        assert self._process is not None and self._process.stderr is not None  # noqa: S101, PT018 - asked for
-        while data := await self._process.stderr.read(_ERROR_BYTES):
+        while data := await lines.read(_ERROR_BYTES):
             for line in data.decode("utf-8", "replace").splitlines():
                 if line.strip():
                     self._on_line(redact_text(clean(line, 2000)))
@@ -196,13 +211,15 @@ class StdioConnection:
     def _end(self, why: str) -> None:
         """Kill its group, and fail everything that waits for it."""
         self.ending = self.ending or why
-        if self._process is not None and not self._killed:
+        if self._popen is not None and not self._killed:
             self._killed = True
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+                os.killpg(self._popen.pid, signal.SIGKILL)
         if self._lifeline >= 0:
             os.close(self._lifeline)
             self._lifeline = -1
+        for pipe in (*self._pipes, *filter(None, [self._stdin])):
+            pipe.close()
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(ServerDown(self.ending))
