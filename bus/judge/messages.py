@@ -37,7 +37,6 @@ LAST_ROUND: Final = f"You have no more tool calls. {_ANSWER}"
 SHORT_OF_FORM: Final = f"That was not the answer that was asked for. {_ANSWER}"
 
 _PLACEHOLDER: Final = "$ARGUMENTS"
-_SAFE: Final = frozenset(" ")
 _ESCAPED: Final = frozenset("<>&`")
 
 Message = dict[str, Any]
@@ -67,9 +66,9 @@ def marked(value: Any, marker: str) -> str:
 def escaped(value: Any) -> str:
     """JSON on one line, with line breaks, invisible characters, angle brackets and backticks as `\\uXXXX`."""
     text = json.dumps(value, ensure_ascii=False, separators=(", ", ": "), default=str)
-    return "".join(
-        char if (char.isprintable() and char not in _ESCAPED) or char in _SAFE else _escape(char) for char in text
-    )
+    if text.isprintable() and _ESCAPED.isdisjoint(text):
+        return text
+    return "".join(char if char.isprintable() and char not in _ESCAPED else _escape(char) for char in text)
 
 
 def _escape(char: str) -> str:
