@@ -30,6 +30,7 @@ SECONDS: dict[str, int] = {
     "tests/flow/fleet_control/test_outage.py": 15,
     "tests/flow/gateway/test_live.py": 15,
     "tests/flow/gateway/test_mcp.py": 15,
+    "tests/flow/gateway/test_mcp_plugins.py": 15,
     "tests/flow/test_tracing.py": 15,
     "tests/unit/bus/hooksets/guards/test_guards.py": 15,
     "tests/unit/bus/hooksets/test_sieve.py": 15,

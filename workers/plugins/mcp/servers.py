@@ -93,6 +93,8 @@ class _Slot:
     connection: Connection | None = None
     tools: tuple[ServerTool, ...] | None = None
     learning: asyncio.Task[None] | None = None
+    late: bool = False
+    """Whether a list of tools has waited for it in vain; the next ones do not wait."""
     started_at: float = 0.0
     used_at: float = 0.0
     failures: int = 0
@@ -114,7 +116,10 @@ class PluginServers:
     async def tools(self) -> list[PluginTool]:
         """The tools of all servers that can be used now; starts those whose tools are not known yet."""
         slots = await self._current()
-        await self._learn(slots, WAIT_SECONDS)
+        late = await self._learn([slot for slot in slots if not slot.late], WAIT_SECONDS)
+        await self._learn([slot for slot in slots if slot.late], 0.0)
+        for slot in late:
+            slot.late = True
         return _named(slots)
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Answer:
@@ -171,8 +176,8 @@ class PluginServers:
             if old is not None:
                 await old[1].close()
 
-    async def _learn(self, slots: Sequence[_Slot], seconds: float) -> None:
-        """Read the tools that are not known, of all servers at a time; a slower one goes on by itself."""
+    async def _learn(self, slots: Sequence[_Slot], seconds: float) -> list[_Slot]:
+        """Read the tools that are not known, of all servers at a time. Returns the slower ones, which go on by themselves."""
         for slot in slots:
             if slot.connection is not None and slot.connection.tools_changed:
                 slot.tools = None
@@ -181,6 +186,7 @@ class PluginServers:
         waited = [slot.learning for slot in slots if slot.tools is None and slot.learning is not None]
         if waited:
             await asyncio.wait(waited, timeout=seconds)
+        return [slot for slot in slots if slot.learning is not None and not slot.learning.done()]
 
     async def _read_tools(self, slot: _Slot) -> None:
         """Read the tools of a server; a failure is kept in the slot."""
@@ -188,7 +194,7 @@ class PluginServers:
         try:
             connection = await self._connected(slot)
             connection.tools_changed = False
-            slot.tools = await _listed(connection)
+            slot.tools, slot.late = await _listed(connection), False
         except FleethookError as error:
             slot.why = slot.why or str(error)
             slot.tools = () if isinstance(error, ServerRefuses) else None

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -59,8 +60,8 @@ class StdioConnection:
         readers = []
         for pipe in (popen.stdout, popen.stderr):
             reader = asyncio.StreamReader(limit=MOST_LINE)
-            protocol = asyncio.StreamReaderProtocol(reader)
-            self._pipes.append((await loop.connect_read_pipe(lambda kept=protocol: kept, pipe))[0])  # type: ignore[misc]
+            transport, _ = await loop.connect_read_pipe(partial(asyncio.StreamReaderProtocol, reader), pipe)
+            self._pipes.append(transport)
             readers.append(reader)
         self._stdin = (await loop.connect_write_pipe(asyncio.BaseProtocol, popen.stdin))[0]
         self._tasks = [asyncio.create_task(self._read(readers[0])), asyncio.create_task(self._read_errors(readers[1]))]

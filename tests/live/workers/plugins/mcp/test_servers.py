@@ -259,6 +259,10 @@ async def test_bad_servers_do_not_keep_good_ones(world: World, monkeypatch: pyte
         assert {tool.server for tool in await servers.tools()} <= {"good", "near"}
         assert await text(servers, "kit__good__say", text="x") == "x]0;title"
         assert await text(servers, "kit__near__say", text="x") == "x]0;title"
+        monkeypatch.setattr(module, "WAIT_SECONDS", PATIENCE)
+        assert servers._slots["kit", "silent"].late
+        async with asyncio.timeout(PATIENCE):
+            await servers.tools()  # does not wait for the silent one again
         reasons = {
             "garbage": "lines that nobody asked for",
             "line": "a line of more than",
