@@ -1,15 +1,14 @@
-"""`fleethook hooks templates`: lists ready hooks, shows them, and adds them to the user's file (F-14)."""
+"""`fleethook hooks templates`: lists ready hooks, endpoints and plugins, shows them, and adds them to a file (F-14)."""
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Final
 
 import click
 
 from workers.cli.common import Context, Lazy, LazyGroup, common_options, pass_fleet
-from workers.cli.hooks.sets import shown_diff
+from workers.cli.edits import user_file, write_change
 from workers.cli.screens.columns import Column
 
 COMMANDS: Final = {
@@ -21,7 +20,7 @@ COMMANDS: Final = {
 
 @click.group(cls=LazyGroup, lazy=COMMANDS)
 def templates() -> None:
-    """Ready hooks: list them, show them, put them into your file and change them there."""
+    """Ready hooks, endpoints and plugins: list them, show them, put them into your file and change them there."""
 
 
 @click.command("list")
@@ -30,19 +29,21 @@ def templates() -> None:
 def list_templates(fleet: Context) -> None:
     """List the templates, and which of them your file has."""
     from bus.hooksets import templates as ready
+    from workers.admin.templates import is_installed
 
-    found = [ready.template(name) for name in ready.names()]
-    have = _ids(_file(fleet, None))
+    own = user_file(fleet)
+    found = [(ready.template(name), is_installed(ready.template(name), own)) for name in ready.names()]
     if fleet.json:
         fleet.data(
             [
-                {"name": ready.name, "description": ready.description, "installed": ready.hook["id"] in have}
-                for ready in found
+                {"name": one.name, "section": one.section, "description": one.description, "installed": has}
+                for one, has in found
             ]
         )
     else:
-        rows = [(ready.name, "installed" if ready.hook["id"] in have else "-", ready.description) for ready in found]
-        fleet.table((Column("TEMPLATE", 8), Column("IN YOUR FILE", 9), Column("WHAT IT DOES", 16)), rows)
+        rows = [(one.name, one.section, "installed" if has else "-", one.description) for one, has in found]
+        columns = (Column("TEMPLATE", 8), Column("ADDS TO", 7), Column("IN YOUR FILE", 9), Column("WHAT IT DOES", 16))
+        fleet.table(columns, rows)
 
 
 @click.command()
@@ -55,7 +56,8 @@ def show(fleet: Context, name: str) -> None:
 
     ready = template(name)
     if fleet.json:
-        fleet.data({"name": ready.name, "description": ready.description, "hook": ready.hook, "text": ready.text})
+        facts = {"name": ready.name, "section": ready.section, "description": ready.description}
+        fleet.data({**facts, "entry": ready.entry, "file": ready.file, "text": ready.text})
     else:
         fleet.data(ready.text.rstrip("\n"))
 
@@ -67,52 +69,41 @@ def show(fleet: Context, name: str) -> None:
     "target",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="The fleethook.yaml that gets the hook. Default: the user's.",
+    help="The fleethook.yaml that gets the entry. Default: the user's.",
 )
+@click.option("--url", default="", help="The URL of an endpoint's template. Default: it is asked for.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common_options
 @pass_fleet
-def install(fleet: Context, name: str, target: Path | None, yes: bool) -> None:
-    """Put a template into your fleethook.yaml, where it is a hook like any other: change it, or take it out, there."""
-    from bus.config.documents import read_file
-    from bus.config.edit_add import replace_file, with_entry
+def install(fleet: Context, name: str, target: Path | None, url: str, yes: bool) -> None:
+    """Put a template into your fleethook.yaml, with the files that it brings. There it is yours: change it, or take it out."""
     from bus.hooksets.templates import template
+    from workers.admin.templates import copied_files, file_with_template, is_installed
 
     ready = template(name)
-    into = _file(fleet, target)
-    text = read_file(into) if into.exists() else ""
-    changes, written = "", False
-    if ready.hook["id"] in _ids(into):
-        fleet.say(f"{into} has a hook {ready.hook['id']!r} already: nothing to change")
+    into = user_file(fleet, target)
+    result: dict[str, object] = {"file": str(into), "diff": "", "written": False}
+    if is_installed(ready, into):
+        fleet.say(f"{into} has {ready.name!r} already: nothing to change")
     else:
-        after = with_entry(text, str(into), "hooks", ready.hook, ready.block)
-        lines = difflib.unified_diff(text.splitlines(keepends=True), after.splitlines(keepends=True), str(into), name)
-        changes = "".join(lines)
-        if not fleet.json:
-            fleet.data(shown_diff(fleet, changes))
-        written = fleet.confirm(f"Put {name} into {into}?", yes)
-        if written:
-            replace_file(into, after)
-        else:
-            fleet.say("nothing was changed")
+        if "url" in ready.entry and not url:
+            url = _ask_url(ready.name)
+        with copied_files(ready, into) as copied:
+            result = write_change(fleet, file_with_template(into, ready, url), yes, False)
+            if not result["written"]:
+                copied.clear()
+            files = [str(path) for path in copied]
     if fleet.json:
-        fleet.data({"name": name, "file": str(into), "diff": changes, "written": written})
-    elif written:
+        fleet.data({"name": name, **result})
+    elif result["written"]:
+        for path in files:
+            fleet.data(f"wrote {path}")
         fleet.data(f"{name} is in {into}, and in force within a second where workers run")
 
 
-def _file(fleet: Context, target: Path | None) -> Path:
-    from bus.system.directories import config_file
+def _ask_url(name: str) -> str:
+    import sys
 
-    config = fleet.directories().config
-    return target.absolute() if target is not None else config_file(config) or config / "fleethook.yaml"
-
-
-def _ids(path: Path) -> frozenset[str]:
-    """The ids of the hooks in the file itself, without its imports."""
-    from bus.config.documents import load
-
-    value = load(path).value if path.exists() else None
-    hooks = value.get("hooks") if isinstance(value, dict) else None
-    entries = hooks if isinstance(hooks, list) else []
-    return frozenset(entry["id"] for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str))
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"the template {name!r} needs the URL to post to: `--url URL`")
+    return str(click.prompt("URL to post to", hide_input=True, err=True))

@@ -30,7 +30,7 @@ def run(name: str, event: Event) -> Finished:
 
 def git(folder: Path, *args: str) -> str:
     """What a git command prints."""
-    return subprocess.run(["git", *args], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(["git", *args], cwd=folder, check=True, capture_output=True, text=True).stdout.strip("\n")
 
 
 @pytest.fixture
@@ -90,6 +90,58 @@ def test_what_is_none_of_its_business_is_left_alone(repository: Path, tmp_path: 
 
 
 @pytest.mark.req("F-14")
+def test_a_repository_without_a_branch_or_in_the_middle_of_something_is_left_alone(repository: Path) -> None:
+    git(repository, "checkout", "-qb", "side")
+    (repository / "old.txt").write_text("side\n")
+    git(repository, "commit", "-qam", "side")
+    git(repository, "checkout", "-q", "main")
+    (repository / "old.txt").write_text("main\n")
+    git(repository, "commit", "-qam", "main")
+    assert subprocess.run(["git", "merge", "-q", "side"], cwd=repository, capture_output=True, check=False).returncode
+    before = git(repository, "rev-parse", "HEAD")
+    assert run("git-auto-commit", wrote(repository, "old.txt")).exit_code == 0
+    assert git(repository, "rev-parse", "HEAD", "MERGE_HEAD").splitlines()[0] == before, "the merge goes on"
+    git(repository, "merge", "--abort")
+    git(repository, "checkout", "-q", "--detach")
+    (repository / "old.txt").write_text("detached\n")
+    assert run("git-auto-commit", wrote(repository, "old.txt")).exit_code == 0
+    assert git(repository, "rev-parse", "HEAD") == before
+
+
+@pytest.mark.req("F-14")
+def test_what_gits_own_hooks_refuse_is_as_it_was_and_a_name_is_no_pattern(repository: Path) -> None:
+    hook = repository / ".git" / "hooks" / "pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\necho the tests fail >&2\nexit 1\n")
+    hook.chmod(0o755)
+    (repository / "new.txt").write_text("new")
+    refused = run("git-auto-commit", wrote(repository, "new.txt"))
+    assert refused.exit_code == 1
+    assert b"the tests fail" in refused.stderr
+    assert git(repository, "status", "--porcelain") == "?? new.txt", "it is not staged"
+    hook.unlink()
+    names = ("*.txt", ":(top)odd.txt", "-rf", "two\nlines.txt", " ünï ")
+    for name in names:
+        (repository / name).write_text(name)
+        assert run("git-auto-commit", wrote(repository, f"./{name}")).exit_code == 0
+        shown = git(repository, "show", "--name-only", "--format=", "-z")
+        assert shown == f"{name}\0", "that file, and no other"
+    before = git(repository, "rev-parse", "HEAD")
+    assert run("git-auto-commit", wrote(repository, "./-rf")).exit_code == 0
+    assert git(repository, "rev-parse", "HEAD") == before, "nothing changed, so nothing is committed"
+    assert git(repository, "status", "--porcelain") == "?? new.txt"
+
+
+@pytest.mark.req("F-14")
+def test_without_a_known_person_the_commit_has_the_agents_name(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "home" / ".gitconfig").write_text("[user]\n useConfigOnly = true\n")
+    (repository / "old.txt").write_text("newer\n")
+    done = run("git-auto-commit", wrote(repository, "old.txt"))
+    assert (done.exit_code, done.stderr) == (0, b"")
+    assert git(repository, "log", "-1", "--format=%an <%ae>") == "claude <claude@localhost>"
+
+
+@pytest.mark.req("F-14")
 def test_the_audit_log_has_a_line_for_each_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("AUDIT_LOG", "XDG_STATE_HOME"):
@@ -133,21 +185,51 @@ def test_the_desktop_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert alone.exit_code in {0, 1}, "0 only where this machine has a desktop"
 
 
-@pytest.mark.req("F-14")
+@pytest.mark.req("F-14", "G-21", "I-11")
 def test_templates_are_installable_by_name(tmp_path: Path) -> None:
     user = tmp_path / "home" / "config" / "fleethook.yaml"
     listed = fleethook("hooks", "templates", "list", "--json").json
-    assert [one["name"] for one in listed] == list(names()) == ["audit-log", "desktop-notification", "git-auto-commit"]
+    assert [one["name"] for one in listed] == list(names())
+    sections = {one["name"]: one["section"] for one in listed}
+    assert sections == {
+        "audit-log": "hooks",
+        "code-guardian": "plugins",
+        "desktop-notification": "hooks",
+        "git-auto-commit": "hooks",
+        "memory": "import",
+        "slack": "endpoints",
+    }
     assert fleethook("hooks", "templates", "show", "audit-log").out.strip() == template("audit-log").text.strip()
+    assert fleethook("hooks", "templates", "install", "slack", "--yes").code == 2, "it needs a URL"
+    url = "https://hooks.slack.com/services/" + "/".join(("T0", "B0", "x" * 24))
     for name in names():
-        done = fleethook("hooks", "templates", "install", name, "--yes")
+        done = fleethook("hooks", "templates", "install", name, "--yes", *(["--url", url] if name == "slack" else []))
         assert done.code == 0, done.err
     assert "already" in fleethook("hooks", "templates", "install", "audit-log", "--yes").err
+    assert "already" in fleethook("hooks", "templates", "install", "memory", "--yes").err
     file = load_hook_file(user, "user")
     assert (file.problems, file.warnings) == ((), ())
-    assert [hook.id for hook in file.hooks] == list(names())
+    assert {hook.id for hook in file.hooks} >= {"audit-log", "desktop-notification", "git-auto-commit"}
+    assert [endpoint.url for endpoint in file.endpoints] == [url]
+    assert [plugin.path for plugin in file.plugins] == [str(user.parent / "plugins" / "code_guardian.py")]
+    assert {hook.plugin for hook in file.hooks} >= {"code-guardian", "memory"}
     assert "# Commits each file" in user.read_text(), "what is said about them comes along"
     assert all(one["installed"] for one in fleethook("hooks", "templates", "list", "--json").json)
     assert fleethook("hooks", "templates", "show", "audit").code == 1
     with pytest.raises(NotFound, match="audit-log"):
         template("audit-lgo")
+
+
+@pytest.mark.req("G-21", "I-11")
+def test_an_own_file_is_not_overwritten_and_without_a_yes_nothing_is_left(tmp_path: Path) -> None:
+    config = tmp_path / "home" / "config"
+    said = fleethook("hooks", "templates", "install", "memory")
+    assert (said.code, "no terminal" in said.err) == (2, True)
+    assert not (config / "plugins" / "memory").exists()
+    mine = config / "plugins" / "code_guardian.py"
+    mine.parent.mkdir(parents=True, exist_ok=True)
+    mine.write_text("# mine\n")
+    refused = fleethook("hooks", "templates", "install", "code-guardian", "--yes")
+    assert (refused.code, "overwrites nothing" in refused.err) == (1, True)
+    assert mine.read_text() == "# mine\n"
+    assert not (config / "fleethook.yaml").exists()
