@@ -230,6 +230,6 @@ def test_an_own_file_is_not_overwritten_and_without_a_yes_nothing_is_left(tmp_pa
     mine.parent.mkdir(parents=True, exist_ok=True)
     mine.write_text("# mine\n")
     refused = fleethook("hooks", "templates", "install", "code-guardian", "--yes")
-    assert (refused.code, "overwrites nothing" in refused.err) == (1, True)
+    assert (refused.code, "overwrites nothing" in refused.err) == (4, True)
     assert mine.read_text() == "# mine\n"
     assert not (config / "fleethook.yaml").exists()
