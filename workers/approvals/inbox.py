@@ -1,8 +1,9 @@
-"""The inbox: the sessions of all hosts that wait for a person, by held calls, agents' own prompts and notifications."""
+"""What waits for a person: held calls, agents' own prompts and notifications. `inbox_reader.py` reads it from Redis."""
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from collections.abc import Iterable
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -12,15 +13,10 @@ from bus.requests import read_event, read_request
 from bus.secrets.redaction import redact_text
 from bus.verdicts import Verdict
 from bus.wire.codec import decode_verdict
-from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import StreamEntry
-from workers.approvals.questions import waiting_questions
+from workers.approvals.questions import Question
 from workers.approvals.summary import shortened, summary
-from workers.records.events import newest_entries
-
-MOST_EVENTS: Final = 5_000
-"""How many of the newest events are read for agents' own prompts and notifications."""
 
 _MOST_TEXT: Final = 500
 
@@ -62,24 +58,70 @@ class InboxItem(msgspec.Struct, frozen=True, kw_only=True):
     """The id of the event, and of the question of a held call."""
 
 
-async def inbox(connections: Connections, keys: Keys) -> list[InboxItem]:
-    """Everything that waits for a person, the oldest first; raises Unreachable."""
-    held = [
-        InboxItem(
-            kind="question",
-            since=question.asked,
-            session=question.session,
-            source=question.source,
-            host=question.host,
-            cwd=question.cwd,
-            tool=question.tool,
-            text=shortened(question.summary, _MOST_TEXT),
-            event=question.id,
-        )
-        for question in await waiting_questions(connections, keys)
-    ]
-    own = await _own_prompts(connections, keys)
-    return sorted((*held, *own), key=lambda item: (item.since, item.event))
+class Fact(NamedTuple):
+    """What one event says about whether its session waits for a person."""
+
+    session: tuple[str, str, str]
+    kind: Kind | None
+    """What it waits for; None if the event shows that the session goes on."""
+    ends: bool
+    """Whether the session waits for nothing older at all."""
+    call: str
+    """The tool call of the event."""
+    decided: bool
+    """Whether the call was decided."""
+    at: int
+    item: InboxItem | None
+    """What the inbox shows; None without a kind."""
+
+
+def question_item(question: Question) -> InboxItem:
+    """A held call in the inbox."""
+    return InboxItem(
+        kind="question",
+        since=question.asked,
+        session=question.session,
+        source=question.source,
+        host=question.host,
+        cwd=question.cwd,
+        tool=question.tool,
+        text=shortened(question.summary, _MOST_TEXT),
+        event=question.id,
+    )
+
+
+def prompts(newest_first: Iterable[Fact]) -> list[InboxItem]:
+    """Agents' own prompts and notifications that still wait, by the facts of the newest events."""
+    sessions: dict[tuple[str, str, str], _Session] = {}
+    for fact in newest_first:
+        session = sessions.get(fact.session)
+        if session is None:
+            session = sessions[fact.session] = _Session()
+        session.add(fact)
+    return [session.item for session in sessions.values() if session.item is not None]
+
+
+def fact_of(entry: StreamEntry, keys: Keys) -> Fact | None:
+    """What an event says; None for one that says nothing about a session."""
+    if b"of" in entry.fields:
+        return None
+    try:
+        event = read_event(read_request(entry, keys))
+        verdict = decode_verdict(entry.fields[b"verdict"]) if b"verdict" in entry.fields else None
+    except DecodeError:
+        return None
+    if not event.session or event.source == "fleethook":
+        return None
+    kind = _kind(event, verdict)
+    return Fact(
+        session=(event.session, event.source, event.host),
+        kind=kind,
+        ends=kind is None and event.type in _ENDS,
+        call=event.call,
+        decided=kind is None and bool(event.call) and event.type != EventType.TOOL_PRE_EXECUTE.value,
+        at=entry.ms,
+        item=_item(event, kind, entry.ms) if kind is not None else None,
+    )
 
 
 class _Session:
@@ -94,43 +136,23 @@ class _Session:
         """The calls of newer events that show that they were decided."""
         self.item: InboxItem | None = None
 
-    def add(self, event: Event, verdict: Verdict | None, at: int) -> None:
+    def add(self, fact: Fact) -> None:
         """Look at the next older event."""
         if self.ended:
             return
-        kind = _kind(event, verdict)
-        if kind is None:
-            self.ended = event.type in _ENDS
+        if fact.item is None:
+            self.ended = fact.ends
             self.moved_on = True
-            if event.call and event.type != EventType.TOOL_PRE_EXECUTE.value:
-                self.done.add(event.call)
+            if fact.decided:
+                self.done.add(fact.call)
             return
-        if (event.call in self.done) if event.call else self.moved_on:
+        if (fact.call in self.done) if fact.call else self.moved_on:
             return
         # Of a prompt and the notification about it, the prompt says more; it waits since the older of them.
         if self.item is None or self.item.kind == "notification":
-            self.item = _item(event, kind, at)
+            self.item = fact.item
         else:
-            self.item = msgspec.structs.replace(self.item, since=at)
-
-
-async def _own_prompts(connections: Connections, keys: Keys) -> list[InboxItem]:
-    sessions: dict[tuple[str, str, str], _Session] = {}
-    async for entry in newest_entries(connections, keys, MOST_EVENTS):
-        _look(entry, keys, sessions)
-    return [session.item for session in sessions.values() if session.item is not None]
-
-
-def _look(entry: StreamEntry, keys: Keys, sessions: dict[tuple[str, str, str], _Session]) -> None:
-    if b"of" in entry.fields:
-        return
-    try:
-        event = read_event(read_request(entry, keys))
-        verdict = decode_verdict(entry.fields[b"verdict"]) if b"verdict" in entry.fields else None
-    except DecodeError:
-        return
-    if event.session and event.source != "fleethook":
-        sessions.setdefault((event.session, event.source, event.host), _Session()).add(event, verdict, entry.ms)
+            self.item = msgspec.structs.replace(self.item, since=fact.at)
 
 
 def _kind(event: Event, verdict: Verdict | None) -> Kind | None:

@@ -14,7 +14,7 @@ from tests.flow.approvals.test_commands import fleethook
 from tests.support.fleet import Fleet, fleet
 from tests.support.gateway import Gateway, start_gateway
 from tests.support.held import HOOKS, Held
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("X-03")]
 
@@ -101,3 +101,35 @@ def test_over_http(world: Fleet) -> None:
     with gateway.tcp(gateway.token("watch", "observe")) as client:
         (item,) = client.get("/v1/inbox").json()["items"]
     assert (item["kind"], item["text"]) == ("notification", "token [redacted:github-token]")
+
+
+def test_who_has_the_newest_inbox_gets_no_second_copy_and_every_change_is_one(world: Fleet) -> None:
+    """The gateway keeps what it has read; what it says is what a reader from nothing says."""
+    gateway, held = start_gateway(world), Held(world)
+    with gateway.tcp(gateway.token("watch", "observe")) as client:
+        known: list[str] = []
+
+        def changed(what: str) -> list[str]:
+            """The sessions that wait, once the inbox is another one than before, and is that of the command."""
+            tags = {"If-None-Match": known[-1]} if known else {}
+            wait_until(lambda: client.get("/v1/inbox", headers=tags).status_code == 200, what)
+            response = client.get("/v1/inbox")
+            known.append(response.headers["etag"])
+            items = response.json()["items"]
+            assert items == json.loads(fleethook(world, "inbox", "--json").stdout), what
+            return [item["session"] for item in items]
+
+        assert changed("it is read") == []
+        same = client.get("/v1/inbox", headers={"If-None-Match": f'"other", {known[0]}'})
+        assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", known[0])
+        assert client.get("/v1/inbox?limit=1", headers={"If-None-Match": known[0]}).status_code == 200
+        waiting = held.call("deploy it", session="held")
+        question = held.question("deploy it")
+        assert changed("a call is held") == ["held"]
+        happen(world, event("permission:request", "asks", **call("c1", "make it")))
+        assert changed("an agent asks") == ["held", "asks"]
+        happen(world, event("tool:post_execute", "asks", **call("c1", "make it")))
+        assert changed("its call has run") == ["held"]
+        held.answer(question, "deny")
+        waiting.result(PATIENCE)
+        assert changed("it is answered") == []

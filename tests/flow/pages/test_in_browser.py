@@ -162,6 +162,8 @@ def test_what_a_person_works_at_stays_where_it_is_while_the_inbox_changes(tab: T
     expect(third.get_by_role("button", name="Deny")).to_be_enabled()  # the card above it has changed
     third.get_by_role("button", name="Deny").click()
     assert calls[2].result(PATIENCE).decision == "deny"
+    expect(page.locator(".outcome")).to_have_count(3)
+    assert tab.violations() == [], "cards of equal calls have names of their own"
     page.get_by_role("button", name="Clear 3 that have ended").click()
     expect(page.get_by_role("region", name="bash in /srv")).to_have_count(0)
 

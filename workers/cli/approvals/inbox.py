@@ -23,14 +23,14 @@ def inbox(fleet: Context, whole: bool) -> None:
     """
     import msgspec
 
-    from workers.approvals.inbox import inbox as read_inbox
+    from workers.approvals.inbox_reader import inbox as read_inbox
     from workers.cli.fleet_control.notice import say_stops
     from workers.cli.formatting import plain, short
     from workers.cli.screens.columns import Cell, Column, session_colour
     from workers.cli.screens.rows import list_times, shown_ids
 
     say_stops(fleet)
-    found = fleet.run(lambda connections: read_inbox(connections, fleet.keys()))
+    found = fleet.run(lambda connections: read_inbox(connections, fleet.keys())).items
     if fleet.json:
         fleet.data(msgspec.to_builtins(found))
     elif found:

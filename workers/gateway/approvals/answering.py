@@ -15,7 +15,8 @@ from bus.verdicts import ApprovalState
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.approvals.decisions import MOST_COMMENT, Person, Result, Verb, answer
-from workers.approvals.inbox import InboxItem, inbox
+from workers.approvals.inbox import InboxItem
+from workers.approvals.inbox_reader import InboxReader
 from workers.approvals.questions import (
     STATES,
     Question,
@@ -28,7 +29,14 @@ from workers.gateway.access import CALLER, RIGHTS
 from workers.gateway.bodies import read_body
 from workers.gateway.endpoint import Content, Endpoint
 from workers.gateway.problems import Problem
-from workers.gateway.records.list_responses import json_response, list_response, page_response
+from workers.gateway.records.list_responses import (
+    entity_tag,
+    is_known,
+    json_response,
+    list_response,
+    not_modified,
+    page_response,
+)
 from workers.gateway.records.queries import Cursor, Limit, ListQuery, NoQuery, Session, read_query
 from workers.records.pages import INDEX_POSITION
 
@@ -73,6 +81,7 @@ class Answering:
 
     def __init__(self, connections: Connections, keys: Keys) -> None:
         self._connections, self._keys = connections, keys
+        self._inbox = InboxReader(connections, keys)
 
     async def questions(self, request: Request) -> Response:
         """The questions of held calls, newest first."""
@@ -98,9 +107,15 @@ class Answering:
     async def inbox(self, request: Request) -> Response:
         """Everything that waits for a person on any host, the oldest first."""
         query = read_query(request, ListQuery)
-        found = await inbox(self._connections, self._keys)
-        plain_items = [msgspec.to_builtins(item) for item in found]
-        return list_response(request, query, plain_items, ("since", "session", "source", "host", "kind", "text"))
+        found = await self._inbox.read()
+        tag = entity_tag(request, found.version)
+        if is_known(request, tag):
+            return not_modified(tag)
+        plain_items = [msgspec.to_builtins(item) for item in found.items]
+        keys = ("since", "session", "source", "host", "kind", "text")
+        response = list_response(request, query, plain_items, keys)
+        response.headers["ETag"] = tag
+        return response
 
     async def approve(self, request: Request) -> Response:
         """Let a held call run, as the person whose token or sign-in this is."""
@@ -164,7 +179,17 @@ def approval_endpoints(connections: Connections, keys: Keys) -> tuple[Endpoint, 
     return (
         Endpoint("GET", "/v1/approvals", "observe", here.questions, (), item=Question, query=QuestionQuery),
         Endpoint("GET", "/v1/approvals/{id}", "observe", here.question, (Content(Question),), query=NoQuery),
-        Endpoint("GET", "/v1/inbox", "observe", here.inbox, (), item=InboxItem, query=ListQuery),
+        Endpoint(
+            "GET",
+            "/v1/inbox",
+            "observe",
+            here.inbox,
+            (),
+            item=InboxItem,
+            query=ListQuery,
+            headers=(("If-None-Match", "The `ETag` of an answer: if nothing has changed since, the answer is a 304."),),
+            also=(304,),
+        ),
         act("approve", here.approve),
         act("deny", here.deny),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import gzip
+import hashlib
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -99,6 +100,22 @@ def _compressed(request: Request, response: Response) -> Response:
         response.headers["Content-Length"] = str(len(response.body))
     response.headers["Vary"] = "Accept-Encoding"
     return response
+
+
+def entity_tag(request: Request, version: str) -> str:
+    """The `ETag` of a list whose content has a version: it is that of this query and form, too."""
+    about = "\0".join((version, str(request.url.query), "lines" if wants_ndjson(request) else ""))
+    return f'W/"{hashlib.sha256(about.encode()).hexdigest()[:24]}"'
+
+
+def is_known(request: Request, tag: str) -> bool:
+    """Whether the caller has the answer with this `ETag` already."""
+    return tag in (part.strip() for part in request.headers.get("if-none-match", "").split(","))
+
+
+def not_modified(tag: str) -> Response:
+    """The answer to a caller that has everything already."""
+    return Response(None, 304, {"ETag": tag, "Cache-Control": "no-store", "Vary": "Accept-Encoding"})
 
 
 def json_response(value: object, status: int = 200) -> Response:

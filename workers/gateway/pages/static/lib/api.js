@@ -38,6 +38,13 @@ export function get(path, query = {}, signal = undefined, answered = undefined) 
   return call(urlOf(path, query), { signal }, answered);
 }
 
+/** `{value, tag}` of a GET of a path, or undefined if nothing has changed since the answer with that tag; throws ApiError. */
+export function getChanged(path, query, signal, tag) {
+  return call(urlOf(path, query), { signal, headers: tag ? { "If-None-Match": tag } : {} }, undefined, async (response) =>
+    response.status === 304 ? undefined : { value: await response.json(), tag: response.headers.get("ETag") ?? "" },
+  );
+}
+
 /** The text that a GET of a path gives; throws ApiError. */
 export function getText(path) {
   return call(urlOf(path), {}, undefined, (response) => response.text());
@@ -99,14 +106,14 @@ export async function refusal(path, query) {
 async function call(url, options, answered = () => undefined, read = (response) => response.json()) {
   let response;
   const key = pageKey();
-  const headers = { "Fleethook-Page": key, ...(options.body === undefined ? {} : { "Content-Type": "application/json" }) };
+  const headers = { "Fleethook-Page": key, ...options.headers, ...(options.body === undefined ? {} : { "Content-Type": "application/json" }) };
   try {
     response = await fetch(url, { ...options, headers, cache: "no-store" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError(0, "away", "The gateway does not answer.");
   }
-  if (response.ok) {
+  if (response.ok || response.status === 304) {
     answered();
     return await read(response);
   }

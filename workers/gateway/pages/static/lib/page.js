@@ -1,6 +1,6 @@
 // What a view works with: its address, values of the gateway that stay fresh, the live feed, and messages to the person.
 
-import { get, isPassing, post } from "./api.js";
+import { get, getChanged, isPassing, post } from "./api.js";
 import { follow } from "./feed.js";
 
 const REDRAW_MS = 200;
@@ -85,9 +85,12 @@ export class Page {
    */
   resource(path, { query = {}, every = 0 } = {}) {
     const found = { value: undefined, error: undefined, loading: true };
+    let tag = "";
     found.reload = async () => {
       try {
-        found.value = await get(path, typeof query === "function" ? query() : query, this._abort.signal);
+        const changed = await getChanged(path, typeof query === "function" ? query() : query, this._abort.signal, tag);
+        if (!changed && !found.error) return;
+        if (changed) ({ value: found.value, tag } = changed);
         found.error = undefined;
       } catch (error) {
         if (error.name === "AbortError") return;

@@ -10,9 +10,12 @@ import { ago, count, eventLink, facts, left, mark, moment, problem, table } from
 import { proposeToRemember, remember } from "../lib/remember.js";
 
 const EVENTS = "approval:*,permission:*,notification,session:*,user:prompt_submit";
+const ENDS = ["approval:answered", "approval:ended"];
 const REFRESH_SECONDS = 5;
 const REREAD_MS = 20_000;
 const LATE_MS = 2_000;
+const SOON_MS = 100;
+const LEAST_MS = 1_000; // between two readings, however many events come
 const MOST_CARDS = 20;
 const MOST_SUMMARY = 200; // characters in the list of what was decided
 const HURRY_MS = 30_000;
@@ -21,18 +24,27 @@ export function open(page) {
   const inbox = page.resource("v1/inbox", { every: REFRESH_SECONDS });
   const decided = page.list("v1/approvals", { query: { state: ["approved", "denied", "timed_out", "nobody_could_be_asked", "overtaken"], limit: 20 } });
   const others = page.fold();
-  const cards = new Map(); // by event, in the order in which they came: {id, item, question, read, whole, busy, gone}
+  const cards = new Map(); // by event, in the order in which they came: {id, item, number, question, read, whole, busy, gone}
   let most = MOST_CARDS;
+  let cameBefore = 0;
   let due = 0;
+  let last = 0;
+  let anyEnded = false; // whether a question has ended since the last reading
 
   const reload = () => {
-    clearTimeout(due);
-    due = setTimeout(() => Promise.all([inbox.reload(), decided.reload()]), 100);
+    due ||= setTimeout(() => {
+      due = 0;
+      last = Date.now();
+      if (anyEnded) decided.reload();
+      anyEnded = false;
+      inbox.reload();
+    }, Math.max(SOON_MS, last + LEAST_MS - Date.now()));
   };
   page.onClose(() => clearTimeout(due));
   page.feed({ events: EVENTS }, (message) => {
     const card = cards.get(message.event?.data?.question);
     if (card) card.read = 0;
+    anyEnded ||= ENDS.includes(message.event?.type) || message.kind === "position";
     reload();
   });
   page.every(1, () => page.redraw()); // the times that are left
@@ -40,7 +52,7 @@ export function open(page) {
   /** Bring the cards up to date with the inbox, and read the questions of those that are shown. */
   function follow() {
     const waiting = new Map((inbox.value?.items ?? []).filter(({ kind }) => kind === "question").map((item) => [item.event, item]));
-    for (const [id, item] of waiting) if (!cards.has(id)) cards.set(id, { id, item, question: undefined, read: 0, whole: false, busy: false, gone: false });
+    for (const [id, item] of waiting) if (!cards.has(id)) cards.set(id, { id, item, number: ++cameBefore, question: undefined, read: 0, whole: false, busy: false, gone: false });
     const now = Date.now();
     for (const card of shown()) {
       const { question, read, gone } = card;
@@ -81,6 +93,7 @@ export function open(page) {
     card.busy = false;
     await look(card);
     if (hasEnded(card)) focusOutcome(card);
+    anyEnded = true;
     reload();
   }
 
@@ -123,8 +136,17 @@ export function open(page) {
   };
 }
 
-function heading(item) {
-  return html`<h3 id=${`question-${item.event}`}>${item.tool || "A call"} in ${item.cwd || "an unknown folder"}</h3>`;
+function titleOf({ tool, cwd }) {
+  return `${tool || "A call"} in ${cwd || "an unknown folder"}`;
+}
+
+/** The name of a card for screen readers: equal calls are told apart by their numbers. */
+function nameOf({ item, number }) {
+  return `${titleOf(item)}, held call ${number}`;
+}
+
+function heading({ item }) {
+  return html`<h3>${titleOf(item)}</h3>`;
 }
 
 /** A question that waits; its buttons come with the whole call, so that nobody decides about what is not shown. */
@@ -135,8 +157,8 @@ function openCard(page, card, answer) {
     card.whole = true;
     page.redraw();
   };
-  return html`<form class="question" aria-labelledby=${`question-${item.event}`} @submit=${(event) => answer(event, card)}>
-    ${heading(item)}
+  return html`<form class="question" aria-label=${nameOf(card)} @submit=${(event) => answer(event, card)}>
+    ${heading(card)}
     ${question
       ? html`${aboutOf(item, question, whole)}
           ${cut ? html`<p><button type="button" @click=${showAll}>Show all</button></p>` : nothing}
@@ -162,9 +184,10 @@ function onEnter(event) {
 }
 
 /** A question that has ended while the page was open; what came of it is where its buttons were. */
-function endedCard({ id, item, question, whole }) {
-  return html`<section class="question ended" aria-labelledby=${`question-${item.event}`}>
-    ${heading(item)}
+function endedCard(card) {
+  const { id, item, question, whole } = card;
+  return html`<section class="question ended" aria-label=${nameOf(card)}>
+    ${heading(card)}
     ${question ? aboutOf(item, question, whole) : nothing}
     <p class="outcome" id=${`outcome-${id}`} tabindex="-1">${question ? html`${mark(question.state.replaceAll("_", " "))} ${question.by ? html`by ${question.by}${question.comment ? html`: “${question.comment}”` : nothing}` : nothing}` : "It is no longer kept."}</p>
   </section>`;
