@@ -17,7 +17,7 @@ pytestmark = pytest.mark.req("I-10", "I-11")
 
 
 def test_its_tools_speak_mcp_and_refuse_what_is_wrong(tmp_path: Path) -> None:
-    calls = [
+    calls: list[dict[str, object]] = [
         {"method": "initialize", "params": {"protocolVersion": "2025-06-18"}},
         {"method": "tools/list"},
         {
