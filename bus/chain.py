@@ -122,6 +122,7 @@ async def evaluate(evaluation: Evaluation) -> Verdict:
         notes=tuple(tally.notes),
         waiting=tally.waiting,
         repeated=evaluation.is_rerun,
+        charges=tuple(tally.charges),
     )
 
 
@@ -218,6 +219,7 @@ async def _run(evaluation: Evaluation, hook: Hook, event: Event, deadline: float
         hold=hook.hold if decision == "ask" else None,
         observed=observed,
         model=outcome.model,
+        limit=outcome.limit,
     )
     return outcome, part
 
@@ -264,7 +266,7 @@ async def _judge_changed_event(evaluation: Evaluation, changed: Event, tally: Ta
         if outcome.failure and time.monotonic() >= deadline:
             tally.drop_rewrite(f"hook {hook.id!r} had no time to check it")
             return
-        if part.decision in {"deny", "ask"} or outcome.failure or outcome.note:
+        if part.decision in {"deny", "ask"} or outcome.failure or outcome.note or outcome.charge:
             tally.add(hook, outcome, part, again=True)
         if tally.decision == "deny":
             return

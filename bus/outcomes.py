@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from bus.verdicts import Decision, ModelUse
+from bus.verdicts import Charge, Decision, LimitUse, ModelUse
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +34,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The end of what the hook printed, redacted, for the trace."""
     model: ModelUse | None = None
     """What a hook that asks a model used."""
+    limit: LimitUse | None = None
+    """The limit of the rule, where its other conditions fit."""
+    charge: Charge | None = None
+    """What the call adds to that limit."""
 
 
 NOTHING: Final = Outcome()

@@ -14,12 +14,13 @@ from bus.agents.reporter import UNKNOWN_REPORTER, Reporter, read_reporter
 from bus.event_folder import UNKNOWN_FOLDER, EventFolder, folder_fields, read_folder
 from bus.events import Event, native_type, source_name
 from bus.ids import event_id
+from bus.memory.charges import placed
 from bus.secrets.redaction import redact_text
 from bus.shim.answer import pack_answer
 from bus.tools import canonical_input, canonical_tool
 from bus.tracing.context import NO_CONTEXT, TraceContext, read_context
 from bus.verdicts import POLICIES, Policy, Verdict
-from bus.wire.codec import decode_body, encode_verdict, pack
+from bus.wire.codec import decode_body, pack
 from bus.wire.keys import CALL_MS, KEPT_MS, MINUTE, SENT_MS, Keys
 from bus.wire.streams import ScriptCall, StreamEntry
 
@@ -65,6 +66,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     flag: Flag = ""
     """Whether the hook command keeps a flag of a stop; empty for a caller that cannot keep one."""
     reporter: Reporter = UNKNOWN_REPORTER
+    user: str = ""
+    """The account that the sender runs as, or the name of its token at a gateway; empty from an older sender."""
     trace: TraceContext = NO_CONTEXT
     """The trace context in the entry's fields; that of a canonical event may be in its body."""
 
@@ -107,6 +110,7 @@ def read_request(entry: StreamEntry, keys: Keys) -> Request:
         added=added,
         flag=_flag(text(b"flag")),
         reporter=read_reporter(text(b"by"), text(b"version")),
+        user=text(b"user")[:128],
         trace=checked_context(text(b"traceparent"), text(b"tracestate")) if b"traceparent" in fields else NO_CONTEXT,
     )
 
@@ -229,8 +233,8 @@ def call_key(event: Event | None, keys: Keys) -> str:
     return keys("call", hashlib.sha256(pack(identity)).hexdigest()[:32])
 
 
-_COUNTS_FROM: Final = 16
-"""The argument of answer.lua that is the first of what to count; the event's fields come after it."""
+_COUNTS_FROM: Final = 17
+"""The argument of answer.lua that is the first of what to count; limits and the event's fields come after it."""
 
 
 class Ticket(NamedTuple):
@@ -255,6 +259,7 @@ def answer_call(
     counts: Sequence[str | int] = (),
     *,
     ends_question: bool = False,
+    limits: Sequence[str | int] = (),
 ) -> ScriptCall:
     """The script call that acknowledges the entry, records the event with its verdict, and gives the answer.
 
@@ -262,14 +267,15 @@ def answer_call(
     counts only if no other consumer has claimed the entry. `decided` is the time of the verdict (ms, server's clock). If
     the `ticket` that the verdict rests on was used by another call, nothing is answered, and the entry stays pending.
     `counts`, in turn fields and numbers, are added to the fleet's metrics if this call answers (`bus/wire/counts.py`).
+    `limits` are what the call counts for (`bus/memory/charges.py`); one of them may refuse it, and then nothing is answered.
     Without `ends_question`, the request waits for the answer to a question that was asked under its id.
     """
-    encoded = encode_verdict(verdict)
+    encoded, limits = placed(verdict, limits)
     about: list[str | bytes] = ["source", request.source, "event", request.native, "host", request.host]
     about += (*folder_fields(request.folder), *request.reporter.fields)
     fields: list[str | bytes] = ["id", request.id, *about, "body", request.body, "verdict", encoded]
     report: list[str | bytes] = []
-    place = _COUNTS_FROM + len(counts) + len(fields) - 1
+    place = _COUNTS_FROM + len(counts) + len(limits) + len(fields) - 1
     fields += ["asked", str(request.added)]  # a trace separates the time before the verdict by it
     if decided:
         fields += ["decided", str(decided)]
@@ -307,7 +313,9 @@ def answer_call(
             keys.prefix,
             len(counts),
             "1" if ends_question else "0",
+            len(limits),
             *counts,
+            *limits,
             *fields,
             *report,
         ),

@@ -11,7 +11,7 @@ from bus.events import STOPS, Event
 from bus.hooks import Hook
 from bus.outcomes import NOTHING, Outcome
 from bus.tools import native_input
-from bus.verdicts import Decision, Part, Verdict, strictest
+from bus.verdicts import Charge, Decision, Part, Verdict, strictest
 
 CONTEXT_BUDGET: Final = 10_000
 """The most characters of all contexts together: Claude Code cuts more without a message (observed), so we cut and say so."""
@@ -50,6 +50,8 @@ class Tally:
         self.silent: dict[str, dict[str, int]] = {}
         self.notes: list[str] = []
         self.waiting: tuple[str, ...] = ()
+        self.charges: list[Charge] = []
+        """The limits that the call counts for, each once."""
         if changes:
             self._merge(_ABOVE, changes)
 
@@ -60,6 +62,10 @@ class Tally:
             return
         if again:  # it was silent on the original event
             self.silent.get(part.place, {}).pop(part.hook, None)
+        if outcome.charge is not None:
+            if any(charge.counter == outcome.charge.counter for charge in self.charges):
+                return  # the second look at the same call
+            self.charges.append(outcome.charge)
         self.parts.append(part)
         refused = False if again or not outcome.updated_input else self._merge(hook, outcome.updated_input)
         decision = part.decision
@@ -118,6 +124,7 @@ class Tally:
             self.silent.setdefault(place, {}).update(rules)
         self.notes.extend(below.notes)
         self.waiting = below.waiting
+        self.charges.extend(below.charges)
         self.contexts.extend(below.contexts)
         changes = {
             k: v for k, v in (below.updated_input or {}).items() if k not in self.rewrite or self.rewrite[k] != v

@@ -137,6 +137,39 @@ class ModelUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The currency of `cost`."""
 
 
+class LimitUse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A limit that a call met, and how much of it was used."""
+
+    limit: str
+    """The limit in words: `30 calls per minute for this session`."""
+    most: int | float
+    """Its number."""
+    count: int | float | None = None
+    """How much was used: with this call if it passed, without it if it did not. None: the call was not counted."""
+    free_at: int = 0
+    """When the next call fits again, in milliseconds by the server's clock; 0: this one did, or never in this session."""
+    over: bool = False
+    """Whether the limit was reached before this call."""
+
+
+class Charge(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a call adds to a limit when it is answered, and what its rule says if the limit is reached by then."""
+
+    hook: str
+    layer: str
+    counter: str
+    """What identifies the rule for its counters."""
+    limit: str
+    """The rule's `limit:` as written."""
+    decision: Decision | Literal["warn"]
+    reason: str
+    instead: str = ""
+    hold: Hold | None = None
+    observe: bool = False
+    is_over: bool = False
+    """The limit is known to be reached and its rule does not deny: the call counts and passes."""
+
+
 class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one hook contributed to a verdict."""
 
@@ -166,6 +199,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What it would have decided if it did not only observe; `abstain` if it would only have changed something."""
     model: ModelUse | None = None
     """What a prompt or agent hook used; None for other hooks, and where no model was asked."""
+    limit: LimitUse | None = None
+    """The limit of its rule that the call met; None for other rules and hooks."""
 
     @property
     def place(self) -> str:
@@ -223,6 +258,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The id of the stop in force that denied it; empty if none did."""
     messages: tuple[str, ...] = ()
     """The ids of the people's messages that it carries as context."""
+    charges: tuple[Charge, ...] = ()
+    """The limits that the call counts for, while it is on its way from its hooks to its answer."""
 
     @property
     def blocks(self) -> bool:

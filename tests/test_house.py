@@ -25,12 +25,12 @@ MOST_FILES = 25
 ORDER = {
     "workers": """
         cli > roles > bench > dispatcher jobs demo gateway > simulation > admin > supervisor > carrier evaluator host
-        > approvals plugins > fleet_control > housekeeping > records
+        > approvals memory plugins > fleet_control > housekeeping > records
         > runtime coverage > delivery
     """,
     "bus": """
         testing > chain > client runners plugins probe stop_check > transport hooksets forge requests
-        > hookfiles installs sdk judge > agents host_requests > wire > config > http tally > tracing > hooks secrets
+        > memory hookfiles installs sdk judge > agents host_requests > wire > config > http tally > tracing > hooks secrets
         > matching pacing shim > system > errors outcomes > tool_arguments tools verdicts
         > events event_folder tool_inference tool_patches > ids launcher shell tool_names tool_programs tool_words
         > lazy

@@ -33,6 +33,7 @@ from workers.delivery.later_context import LateContexts
 from workers.fleet_control.enforcement import Enforcement
 from workers.fleet_control.messages import PostBoxes
 from workers.fleet_control.reach import Reach
+from workers.memory.limited_answers import LimitedAnswers
 from workers.plugins.when_enabled import PluginsWhenEnabled
 from workers.runtime.claims import claim_request
 from workers.runtime.clock import ServerClock
@@ -95,8 +96,7 @@ class Evaluator:
         self._slots, self._drain = Slots(slots), drain
         self._checking = Slots(0)
         """The tasks that wait for heavy checks; they take no slot."""
-        self._clients = ClientPool()
-        self._late_contexts = LateContexts(connections, keys)
+        self._clients, self._late_contexts = ClientPool(), LateContexts(connections, keys)
         self._plugins = PluginsWhenEnabled(connections, keys, watcher, self.name, reads_published=True)
         self._runners = Runners(watcher, self._clients, self._late_contexts.keep, self._plugins.run)
         self._checks = RuleChecks()
@@ -110,6 +110,7 @@ class Evaluator:
         self._stops, self._reach = Enforcement(connections, keys), Reach(connections, keys)
         self._replies = Replies(keys, GROUP, policy, self._clock, self._flag, self._plugins.observe)
         self._held = HeldRequests(connections, keys, GROUP, self.name, self._replies, self._clock, self._stops)
+        self._limited = LimitedAnswers(connections, self._clock, self._replies, self._held.conclude)
         self._decided = DecidedRequests(
             keys, self.name, self._replies, self._stops, watcher, self._checks, self._runners.run, self._placement
         )
@@ -349,7 +350,7 @@ class Evaluator:
             placed = handled._replace(request=request, event=event)
             verdict = await self._evaluate(placed, run or placed.in_force.run, is_rerun, budget_end)
             note_verdict(span, verdict)
-        return await self._held.conclude(request, event, verdict, "" if run is None else self.name)
+        return await self._limited.conclude(request, event, verdict, "" if run is None else self.name)
 
     async def _evaluate(self, handled: HandledRequest, run: Run, is_rerun: bool, budget_end: int) -> Verdict:
         """The verdict of the request's hooks; `run` runs one hook."""

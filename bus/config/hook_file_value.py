@@ -51,6 +51,12 @@ def rule_checks(rule: Rule | None) -> Iterator[Check]:
     """One check for each condition of a rule, so that the error can name the wrong one."""
     for name in Rule.__struct_fields__ if rule is not None else ():
         yield (name,), partial(check_rule, Rule(**{name: getattr(rule, name)}))
+    if rule is not None and rule.limit and (rule.redact or rule.decision in {"allow", "abstain"}):
+        yield ("limit",), partial(_refuse_limit, "redact" if rule.redact else rule.decision)
+
+
+def _refuse_limit(decision: str) -> None:
+    raise PatternError(f"a limit is for rules that deny, ask or warn; this rule has {decision}")
 
 
 def bad_headers(headers: Mapping[str, str]) -> Iterator[str]:

@@ -11,7 +11,8 @@ import msgspec
 from bus.errors import DecodeError
 from bus.events import Event, EventType
 from bus.hooks import Hook
-from bus.verdicts import strictest
+from bus.matching.rule_fields import RuleDecision
+from bus.verdicts import Decision, strictest
 from bus.wire.announcements import announce, announced_key
 from bus.wire.connections import Connections
 from bus.wire.keys import DONE_MS, Keys
@@ -151,7 +152,8 @@ async def read_changes(connections: Connections, keys: Keys, most: int = KEPT) -
 
 
 def _is_guard(hook: Hook) -> bool:
-    return hook.enabled and hook.blocking and not hook.observe and (hook.rule is None or hook.rule.decision != "allow")
+    decides = hook.rule is None or hook.rule.decision not in {"allow", "warn"}
+    return hook.enabled and hook.blocking and not hook.observe and decides
 
 
 def _loss(hook: Hook, now: Hook | None) -> str:
@@ -164,13 +166,17 @@ def _loss(hook: Hook, now: Hook | None) -> str:
         return "only observes"
     if hook.rule is not None and now.rule is not None:
         was, becomes = hook.rule.decision, now.rule.decision
-        if was != becomes and strictest(was, becomes) == was:
+        if was != becomes and strictest(_as_decision(was), _as_decision(becomes)) == was:
             return f"{was} became {becomes}"
     if any(call not in hook.unless for call in now.unless):
         return "got an exception"
     if hook.on_failure == "deny" and now.on_failure != "deny":
         return "no longer denies if it fails"
     return "" if _blocking_fields(hook) == _blocking_fields(now) else "changed"
+
+
+def _as_decision(decision: RuleDecision) -> Decision:
+    return "abstain" if decision == "warn" else decision
 
 
 def _blocking_fields(hook: Hook) -> Hook:

@@ -47,7 +47,7 @@ def is_guard(hook: Hook, agent: str = "") -> bool:
     """Whether a hook can stop a tool call of this agent (empty: of any agent), and guards more than Fleethook itself."""
     if not hook.blocking or not hook.enabled or hook.observe or hook.id.startswith(_ITSELF):
         return False
-    if hook.rule is not None and hook.rule.decision not in {"deny", "ask"}:
+    if hook.rule is not None and (hook.rule.decision not in {"deny", "ask"} or hook.rule.limit):
         return False
     types = [pattern.type for text in hook.on for pattern in parse_pattern(text)]
     return any(

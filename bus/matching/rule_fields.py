@@ -12,6 +12,9 @@ from bus.matching.facts.hosts import HostKind
 from bus.matching.facts.secrets import SecretClass
 from bus.verdicts import Decision
 
+RuleDecision = Decision | Literal["warn"]
+"""What a rule can decide; `warn` lets the call go on, and tells the model and the user why it fits."""
+
 Incident = Literal[
     "data-loss",
     "lost-work",
@@ -33,7 +36,12 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
     """
 
     decision: Annotated[
-        Decision, Meta(description="What the rule decides when its conditions are met.", examples=["ask"])
+        RuleDecision,
+        Meta(
+            description="What the rule decides when its conditions are met; `warn` lets the call go on, and tells the model "
+            "and the user the reason.",
+            examples=["ask"],
+        ),
     ] = "deny"
     reason: Annotated[
         str,
@@ -102,6 +110,16 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
             examples=[["metadata"]],
         ),
     ] = ()
+    limit: Annotated[
+        str,
+        Meta(
+            max_length=100,
+            description="How many of the calls that meet the other conditions may pass: a number, a unit (`calls`, `tokens` or "
+            "a currency), and per what: a period, and `session`, `agent`, `user`, `host` or `fleet`. The rule decides once "
+            "the limit is reached.",
+            examples=["30 per minute", "500 calls per day per user", "200k tokens per session"],
+        ),
+    ] = ""
     redact: Annotated[
         bool,
         Meta(

@@ -15,6 +15,7 @@ from bus.matching.disk import Disk, light_disk
 from bus.matching.facts.hosts import HostKind, kinds_of_call
 from bus.matching.facts.secrets import Secret, SecretClass, secrets_in
 from bus.matching.globs import PathMatcher, compile_path_globs
+from bus.matching.limits import read_limit
 from bus.matching.paths import Place, event_place, located
 from bus.matching.regexes import compile_alternatives, is_found
 from bus.matching.rule_fields import Incident, Rule
@@ -48,6 +49,8 @@ _Step = Callable[[Event, Disk | None], Match | None]
 def check_rule(rule: Rule) -> None:
     """Compile every pattern of `rule`; PatternError for one that cannot be compiled."""
     _compiled(rule)
+    if rule.limit:
+        read_limit(rule.limit)
 
 
 def judge(rule: Rule, event: Event, disk: Disk | None = None) -> Match | None:

@@ -6,8 +6,11 @@ from bus.events import Event
 from bus.hooks import Hook
 from bus.matching.checker_messages import Answer, answer_rule
 from bus.matching.disk import full_disk
+from bus.matching.limits import read_limit
+from bus.matching.rule_fields import Rule, RuleDecision
 from bus.outcomes import NOTHING, Outcome
 from bus.secrets.redaction import redact_text, redact_whole
+from bus.verdicts import Charge, LimitUse
 
 
 class RuleRunner:
@@ -29,13 +32,50 @@ def rule_outcome(hook: Hook, event: Event, answer: Answer) -> Outcome:
         return NOTHING
     if rule.redact:
         return _redacted(event)
+    if rule.limit:
+        return _limited(hook, rule)
     if answer.doubt:
         named = f"it names `{answer.what}`, which rule {hook.id!r} looks for" if answer.what else f"rule {hook.id!r}"
-        return Outcome(decision=rule.decision, reason=f"{answer.doubt} ({named})")
-    reason = rule.reason or hook.description or f"rule {hook.id!r} decides {rule.decision}"
+        return decided(rule.decision, f"{answer.doubt} ({named})")
+    reason = _reason(hook, rule)
     if answer.what:
         reason = f"{reason.rstrip('.')} (matched: `{_shown(answer.what)}`)"
-    return Outcome(decision=rule.decision, reason=reason, instead=rule.instead)
+    return decided(rule.decision, reason, rule.instead)
+
+
+def decided(decision: RuleDecision, reason: str, instead: str = "") -> Outcome:
+    """The outcome of a rule that decides; a warning lets the call go on, and the model and the user read it."""
+    if decision == "warn":
+        text = f"{reason.rstrip('.')}. {instead[:1].upper()}{instead[1:]}" if instead else reason
+        return Outcome(reason=reason, contexts=(text,), note=text)
+    return Outcome(decision=decision, reason=reason, instead=instead)
+
+
+def _reason(hook: Hook, rule: Rule) -> str:
+    return rule.reason or hook.description or f"rule {hook.id!r} decides {rule.decision}"
+
+
+def _limited(hook: Hook, rule: Rule) -> Outcome:
+    """The outcome of a rule with a limit: whether that is reached is only known where the call is counted, with its answer."""
+    limit = read_limit(rule.limit)
+    charge = Charge(
+        hook=hook.id,
+        layer=hook.layer,
+        counter=counter_of(hook),
+        limit=rule.limit,
+        decision=rule.decision,
+        reason=_reason(hook, rule),
+        instead=rule.instead,
+        hold=hook.hold,
+        observe=hook.observe,
+    )
+    return Outcome(limit=LimitUse(limit=f"{limit.number}{limit.span}", most=limit.most), charge=charge)
+
+
+def counter_of(hook: Hook) -> str:
+    """What identifies a rule for its counters: its layer and id; in a file of one machine also the file."""
+    file = "" if hook.layer == "fleet" else hook.origin.rpartition(":")[0]
+    return f"{hook.layer}\n{hook.id}\n{file}"
 
 
 def _shown(what: str) -> str:

@@ -140,8 +140,8 @@ class Consumer:
         if self._watches:
             self.watched = tuple(checked(replies.pop(), f"reading {self._watches}"))
         reply = replies.pop()
-        # 0 means that another consumer has the entry, or that a repair gave it a new id.
-        if any(isinstance(result, Exception) or result == 0 for result in replies):
+        # 0 means that another consumer has the entry, or that a repair gave it a new id; a list, that a limit refused it.
+        if any(isinstance(result, Exception | list) or result == 0 for result in replies):
             self.must_recheck_pending = True
         if is_error(reply, "UNBLOCKED"):  # a repair has put another stream in its place
             return []

@@ -145,6 +145,10 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("coverage", "string", "kept", "dispatcher", "chores", "since when tool calls are compared with their pre-hook events"),
     Key("uncovered", "zset", "members leave when decided", "dispatcher", "chores", "tool calls that ran and whose pre-hook event has not come, by the time to decide"),
     Key("gaps", "zset", DONE_MS, "chores", "readers", "the last 1,000 sessions with calls that came without their pre-hook event, by time"),
+    Key("limit:*", "zset", DONE_MS, "evaluators", "evaluators, fleethook", "by rule and session, agent, user, host or fleet: the calls that count for its limit, by time; kept at least as long as its period"),
+    Key("limits", "zset", DONE_MS, "evaluators", "fleethook", "counters of limits by the time of their last call: which rule, whose, and the limit in words"),
+    Key("counted:*", "string", CALL_MS, "evaluators", "evaluators", "by rule and call: a call that its agent announces by several events was counted at the first"),
+    Key("family:*", "string", DONE_MS, "evaluators, dispatcher", "evaluators", "by subagent's session: the session that it counts for"),
     Key("stats", "hash", "kept", "workers", "status", "counters: events, verdicts, fallbacks, deliveries"),
     Key("metrics", "hash", "kept", "workers", "gateways", "counters by their labels, and the buckets of histograms, for Prometheus"),
 )  # fmt: skip

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from bus.memory.charges import session_key
 from bus.secrets.redaction import redact_text
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked, flat
 from workers.coverage.causes import CAUSES, CauseName
-from workers.coverage.marks import session_key
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):

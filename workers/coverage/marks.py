@@ -18,6 +18,7 @@ import msgspec
 from bus.agents.reporter import Reporter, agent_version
 from bus.events import PRE_TOOL, Event, EventType
 from bus.installs.base import NAMES
+from bus.memory.charges import session_key
 from bus.secrets.redaction import redact_text
 from bus.verdicts import Verdict
 from bus.wire.keys import DONE_MS, Keys
@@ -67,11 +68,6 @@ def call_name(call: str) -> str:
     """An agent's id of a call; its hash, if the id could be a secret."""
     kept = call[:_NAME].encode("utf-8", "replace").decode()
     return kept if redact_text(kept) == kept else hashlib.sha256(kept.encode()).hexdigest()[:32]
-
-
-def session_key(source: str, session: str) -> str:
-    """The name of the keys of one session. The host is no part of it: hooks of one session may name it differently."""
-    return hashlib.sha256(f"{source}\n{session}".encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def kind_of(event: Event, verdict: Verdict | None) -> str:

@@ -52,10 +52,11 @@ class Outbox:
     async def send(self, calls: Sequence[ScriptCall]) -> bool:
         """Send calls; returns whether each of them counted. If one did not, the pending entries are rechecked.
 
-        An answer does not count if Redis refused it, or if another consumer has the request. Raises Unreachable.
+        An answer does not count if Redis refused it, if another consumer has the request, or if a limit is reached. Raises
+        Unreachable.
         """
         replies = await call_all(self._connections, calls) if calls else []
-        if any(isinstance(reply, Exception) or reply == 0 for reply in replies):
+        if any(isinstance(reply, Exception | list) or reply == 0 for reply in replies):
             self._consumer.must_recheck_pending = True
             return False
         return True

@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+import msgspec
+
 from bus.errors import DecodeError
 from bus.events import Event
+from bus.memory.charges import limit_args
 from bus.requests import Request, Ticket, answer_call, call_key, event_type, render
 from bus.runners.evaluation_spans import with_fallback_span
 from bus.verdicts import POLICIES_BY_STRICTNESS, Policy, Verdict, bus_policy, failed
@@ -67,8 +70,13 @@ class Replies:
                 "request %s of %s: fallback %s: %s", request.id, request.source, verdict.decision, verdict.fallback
             )
             request = with_fallback_span(request, event, self._group, self.strictest_policy(request), verdict)
+        limits: tuple[str | int, ...] = ()
+        if verdict.charges:  # whether it stands is known when the script has answered: then `observe` sees it
+            if event is not None and verdict.decision != "deny" and not known:
+                limits = limit_args(verdict.charges, event, request.user)
+            verdict = msgspec.structs.replace(verdict, charges=())
         answer, verdict = render(request, verdict, event, self._flag(request))
-        if event is not None and not known:
+        if event is not None and not known and not limits:
             self._observe(event, verdict)
         counts = self.counts.of_answer(verdict, request.source, event_type(request, event), known=known)
         # A fallback is not kept for the same call, nor is an answer that holds only until a person has said more.
@@ -87,7 +95,12 @@ class Replies:
             ticket,
             counts,
             ends_question=ends_question,
+            limits=limits,
         )
+
+    def observe(self, event: Event, verdict: Verdict) -> None:
+        """Let plugins see a verdict that counted for a limit, now that it stands."""
+        self._observe(event, msgspec.structs.replace(verdict, charges=()))
 
     def provisional(self, request: Request, event: Event, verdict: Verdict) -> bytes:
         """The answer in the agent's own form that its caller keeps while the call waits for a person."""

@@ -6,21 +6,21 @@
 --       9 consumer whose answer counts only while it has the entry ('' for any)  10 how many fields the
 --       event has  11 ms that the id of a spooled request is remembered ('0': it was not spooled)
 --       12 what the ticket has to be ('' for none)  13 prefix of all keys  14 how many of these are what to count
---       15 '1' when this answer ends the question that waits under the id
---       16.. what to count: in turn a field of `metrics`, or of `stats` with a colon before it, and a number; then the event's
---       fields, which begin with `id`; then the fields of a report if there is one
+--       15 '1' when this answer ends the question that waits under the id  16 how many of these are about limits
+--       17.. what to count: in turn a field of `metrics`, or of `stats` with a colon before it, and a number; then the limits
+--       that the call counts for (shared/limits.lua); then the event's fields, which begin with `id`; then the fields of a
+--       report if there is one
 -- If a person was asked about a call with this id, and its caller has no answer yet, this call joins it: it gets the same
 -- answer and records nothing. Only here, in one step with the answer, is it known that no other evaluator has asked.
 -- Returns 1 if this call answered, 0 if another call has answered or will, or if the ticket is used up: then the entry stays
--- pending, and is evaluated again.
+-- pending, and is evaluated again. If a limit is reached that refuses the call, nothing is answered and counted, the entry stays
+-- pending, and the result is a list: of each limit '1' if it is reached, its count, and the ms when the next call fits.
 local stream, moved, group, entry, consumer = KEYS[1], KEYS[7], ARGV[1], ARGV[2], ARGV[9]
 local spends = ARGV[12] ~= '' and redis.call('EXISTS', KEYS[3]) == 0
 if spends and redis.call('GET', KEYS[8]) ~= ARGV[12] then return 0 end
--- with acknowledged
-
-local verdict = ARGV[tonumber(ARGV[8])]
-local answer, from = ARGV[3] ~= '' and ARGV[3] or verdict, 16 + ARGV[14]
-local last, prefix, id = from - 1 + ARGV[10], ARGV[13], ARGV[from + 1]
+local prefix, place, first = ARGV[13], tonumber(ARGV[8]), 17 + ARGV[14]
+local from = first + ARGV[16]
+local last, id = from - 1 + ARGV[10], ARGV[from + 1]
 
 local question = prefix .. 'question:' .. id
 local function is_asked()
@@ -31,6 +31,32 @@ local function is_asked()
   return redis.call('TIME')[1] * 1000 - replied < tonumber(ARGV[4])  -- then its answer is not kept any more
 end
 local joins = is_asked()
+local known = ARGV[7] == '1' and redis.call('GET', KEYS[5])
+local same = known and not string.match(known, '^running ')
+
+local limits, now = {}, 0
+-- with limits
+if from > first and not joins and redis.call('EXISTS', KEYS[3]) == 0 then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+  local refused = false
+  for at = first, from - 1, LIMIT_ARGS do
+    limits[#limits + 1] = limit_at(at, now)
+    refused = refused or (limits[#limits].over and limits[#limits].refuses)
+  end
+  if refused then
+    local found = {}
+    for _, l in ipairs(limits) do
+      found[#found + 1] = l.over and '1' or '0'
+      found[#found + 1] = tostring(l.count)
+      found[#found + 1] = string.format('%d', l.over and free_at(l) or 0)
+    end
+    return found
+  end
+end
+-- with acknowledged
+
+local answer = ARGV[3]
 if spends and not joins then redis.call('DEL', KEYS[8]) end
 
 local function give(reply, answer)
@@ -77,6 +103,7 @@ local function join()
   redis.call('PEXPIRE', KEYS[4] .. ':wait', left)
 end
 
+if answer == '' then answer = ARGV[place] end
 local prior = not joins and not redis.call('SET', KEYS[3], KEYS[4], 'NX', 'PX', ARGV[4]) and redis.call('GET', KEYS[3])
 if joins and ARGV[6] == '1' then join() end
 if joins or prior then
@@ -85,12 +112,16 @@ if joins or prior then
   local reported = ARGV[11] ~= '0' and not redis.call('SET', KEYS[6], 'answered', 'NX', 'PX', ARGV[11])
   if #ARGV > last and not reported then add(unpack(ARGV, last + 1)) end
 else
-  local said = ARGV[7] == '1' and redis.call('GET', KEYS[5])
-  if said and not string.match(said, '^running ') then
+  for _, l in ipairs(limits) do
+    local count = struct.pack('>I8', charge(l, now))
+    if l.place > 0 then ARGV[place] = string.sub(ARGV[place], 1, l.place - 1) .. count .. string.sub(ARGV[place], l.place + 8) end
+  end
+  if ARGV[3] == '' then answer = ARGV[place] end
+  if same then
     -- The same hook call again: it is recorded, and not delivered again.
     write_down('same', '1', unpack(ARGV, from, last))
   else
-    if ARGV[7] == '1' then redis.call('SET', KEYS[5], verdict, 'PX', ARGV[5]) end
+    if ARGV[7] == '1' then redis.call('SET', KEYS[5], ARGV[place], 'PX', ARGV[5]) end
     write_down(unpack(ARGV, from, last))
   end
 end
@@ -116,7 +147,7 @@ if ARGV[9] ~= '' then  -- its hooks had effects, so it was claimed
   if #waiting > 0 then redis.call('DEL', joined) end
 end
 if not prior and not joins then
-  for i = 16, from - 1, 2 do
+  for i = 17, first - 1, 2 do
     local field, key = ARGV[i], 'metrics'
     if string.byte(field) == 58 then field, key = string.sub(field, 2), 'stats' end
     -- Access rights that are older than a key do not allow it; that is no reason to fail.

@@ -1,0 +1,168 @@
+"""Charges: what a call adds to the limits of rules (docs/limits.md), as arguments of the script that answers it.
+
+Only that script knows whether a limit is reached, because it counts in the step in which it answers: a call is counted once
+whatever dies, and calls that come at the same time are counted one after the other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from bus.agents import cursor
+from bus.events import Event
+from bus.matching.exact_calls import input_text
+from bus.matching.limits import Limit, read_limit
+from bus.secrets.redaction import redact_text
+from bus.verdicts import Charge, LimitUse, Part, Verdict, strictest
+from bus.wire.codec import encode_verdict
+from bus.wire.keys import DONE_MS
+
+LIMIT_ARGS: Final = 11
+"""How many arguments of the script a limit has (bus/wire/scripts/shared/limits.lua)."""
+_PLACE: Final = 8
+_UINT64: Final = b"\xcf"
+_LISTED: Final = 100
+
+
+class Reached(NamedTuple):
+    """A limit as the script found it when it refused."""
+
+    over: bool
+    used: int
+    free_at: int
+
+
+def session_key(source: str, session: str) -> str:
+    """The name of the keys of one session. The host is no part of it: hooks of one session may name it differently."""
+    return _hash(f"{source}\n{session}")
+
+
+def limit_args(charges: Sequence[Charge], event: Event, user: str) -> tuple[str | int, ...]:
+    """The arguments about the limits that a call counts for. `user` is the account that its agent runs as."""
+    if not charges:
+        return ()
+    session = session_key(event.source, event.session) if event.session else _hash(f"{event.source}\n{event.host}")
+    call, mark, marks = _call_names(event)
+    args: list[str | int] = []
+    for charge in charges:
+        limit = read_limit(charge.limit)
+        whose = {"agent": event.source, "user": f"{user} on {event.host}", "host": event.host, "fleet": ""}
+        shown = whose.get(limit.scope, event.session or event.host)
+        scope = "" if limit.scope == "session" else _hash(shown)[:16]
+        counter = f"{_hash(charge.counter + limit.scope)[:16]}:{scope}"
+        listed = [charge.layer, charge.hook, charge.limit, event.source, redact_text(shown)[:_LISTED]]
+        kept = max(DONE_MS if not limit.period else 0, limit.period)
+        refuses = "0" if charge.observe or charge.is_over else "1"
+        args += [counter, session if limit.scope == "session" else "", call, mark, marks]
+        args += [int(limit.most), limit.period, refuses, "0", json.dumps(listed), kept]
+    return tuple(args)
+
+
+def placed(verdict: Verdict, args: Sequence[str | int]) -> tuple[bytes, tuple[str | int, ...]]:
+    """The encoded verdict, and the arguments with the places in it where the script writes the counts."""
+    if not args:
+        return encode_verdict(verdict), ()
+    changed, places = list(args), [int.from_bytes(os.urandom(8)) | 1 << 63 for _ in range(0, len(args), LIMIT_ARGS)]
+    left = iter(places)
+    parts = tuple(
+        msgspec.structs.replace(part, limit=msgspec.structs.replace(part.limit, count=next(left)))
+        if part.limit is not None and part.limit.count is None
+        else part
+        for part in verdict.parts
+    )
+    encoded = encode_verdict(msgspec.structs.replace(verdict, parts=parts))
+    for number, value in enumerate(places):
+        at = encoded.find(_UINT64 + struct.pack(">Q", value))
+        changed[number * LIMIT_ARGS + _PLACE] = at + 2  # Lua counts from 1, and the first byte says what follows
+    return encoded, tuple(changed)
+
+
+def read_refusal(reply: object) -> list[Reached] | None:
+    """What the script says of each limit when it refuses; None for another reply."""
+    if not isinstance(reply, list):
+        return None
+    values = [value.decode() for value in reply]
+    return [
+        Reached(over == "1", int(used), int(free))
+        for over, used, free in zip(values[::3], values[1::3], values[2::3], strict=True)
+    ]
+
+
+def refused(verdict: Verdict, reached: Sequence[Reached], now: int) -> Verdict:
+    """The verdict after the script refused: the rules whose limits are reached have decided."""
+    found = verdict
+    charges = []
+    for charge, state in zip(verdict.charges, reached, strict=True):
+        charges.append(charge)
+        if state.over and not charge.is_over:
+            found = _with_reached(found, charge, state, now)
+            charges[-1] = msgspec.structs.replace(charge, is_over=True)
+    return msgspec.structs.replace(found, charges=() if found.decision == "deny" else tuple(charges))
+
+
+def _with_reached(verdict: Verdict, charge: Charge, state: Reached, now: int) -> Verdict:
+    limit = read_limit(charge.limit)
+    decision = "abstain" if charge.decision == "warn" else charge.decision
+    reason = f"{charge.reason.rstrip('.')} ({limit_text(limit, state, now)})"
+    passes = charge.observe or decision != "deny"  # then the script that answers writes the count, with this call
+    use = LimitUse(
+        limit=f"{limit.number}{limit.span}",
+        most=limit.most,
+        count=None if passes else state.used,
+        free_at=state.free_at,
+        over=True,
+    )
+    changes: dict[str, Any] = {"limit": use}
+    if charge.observe:
+        note = f"observed only: hook {charge.hook!r} would have said {charge.decision}: {reason}"
+        return _replace_part(verdict, charge, observed=decision, **changes, note=note)
+    hold = charge.hold if decision == "ask" else None
+    changed = _replace_part(verdict, charge, decision=decision, reason=reason, hold=hold, **changes)
+    if charge.decision == "warn":
+        return msgspec.structs.replace(changed, notes=(*changed.notes, reason), contexts=(*changed.contexts, reason))
+    if strictest(decision, verdict.decision) == verdict.decision:
+        return changed
+    gone: dict[str, Any] = {"updated_input": None} if decision == "deny" else {}
+    return msgspec.structs.replace(
+        changed, decision=decision, reason=reason, instead=charge.instead, permissions=(), **gone
+    )
+
+
+def _replace_part(verdict: Verdict, charge: Charge, note: str = "", **changes: Any) -> Verdict:
+    def changed(part: Part) -> Part:
+        is_its = part.limit is not None and part.hook == charge.hook and part.layer == charge.layer
+        return msgspec.structs.replace(part, **changes) if is_its else part
+
+    notes = (*verdict.notes, note) if note else verdict.notes
+    return msgspec.structs.replace(verdict, parts=tuple(map(changed, verdict.parts)), notes=notes)
+
+
+def limit_text(limit: Limit, state: Reached, now: int) -> str:
+    """The state of a limit that is reached: its count, its number and when it is free again."""
+    used = f"{state.used} of {limit.number}{limit.span} used"
+    if not state.free_at:
+        return f"{used}; it is not free again in this session"
+    at = datetime.fromtimestamp(state.free_at / 1000, UTC)
+    seconds = max(1, -(-(state.free_at - now) // 1000))
+    left = f"{seconds} s" if seconds < 120 else f"{-(-seconds // 60)} min"
+    return f"{used}; free again at {at:%H:%M:%S} UTC, in {left}"
+
+
+def _call_names(event: Event) -> tuple[str, str, str]:
+    """The name of the call, the mark by which its other events are known (empty if it has none), and whether it leaves it."""
+    twin = cursor.call_of(event) if event.source == cursor.NAME else None
+    identity = (event.source, event.session, event.call, event.tool, input_text(event.tool, event.input))
+    name = _hash(json.dumps(identity)) if event.call else event.id
+    return name, "" if twin is None else _hash(json.dumps(twin, default=str)), "1" if event.call else ""
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
