@@ -28,7 +28,7 @@ hooks:
   - {id: keep-root, on: tool:pre_execute, rule: {decision: deny, reason: not the root, command: ["rm -rf /"]}}
 """
 _WORD = re.compile(r'"((?:\\.|[^"\\])*)"|(\S+)')
-_WRITERS = ("bus/requests.py", "bus/wire/scripts/answer.lua")
+_WRITERS = ("bus/requests.py", "bus/wire/scripts/requests/answer.lua")
 _OWN = {"deadline", "latest", "handed", "sent"}
 """Fields of requests that evaluators put aside, and of entries that they moved."""
 

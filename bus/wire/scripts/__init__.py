@@ -1,6 +1,8 @@
-"""The Lua scripts. Each makes one change of state atomically in Redis; its first lines explain its keys and arguments.
+"""The Lua scripts, in folders by what they change. Each makes one change of state atomically in Redis; its first lines explain
+its keys and arguments.
 
-A line `-- with NAME` is replaced by the text of `shared/NAME.lua`, which several scripts share.
+A line `-- with NAME` is replaced by the text of `shared/NAME.lua`, which several scripts share. A script is called by its name
+without its folder, so no two scripts have the same name.
 """
 
 from __future__ import annotations
@@ -9,9 +11,13 @@ import hashlib
 import re
 from functools import cache
 from importlib.resources import files
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 _WITH: Final = re.compile(r"^-- with ([a-z]+)$", re.MULTILINE)
+_SHARED: Final = "shared"
 
 
 class Script(NamedTuple):
@@ -25,18 +31,27 @@ class Script(NamedTuple):
 @cache
 def every_script() -> tuple[Script, ...]:
     """All scripts, sorted by name."""
-    names = sorted(
-        path.name.removesuffix(".lua") for path in files("bus.wire.scripts").iterdir() if path.name.endswith(".lua")
-    )
-    return tuple(script(name) for name in names)
+    return tuple(script(name) for name in sorted(_files()))
 
 
 @cache
 def script(name: str) -> Script:
     """The script in `<name>.lua`, with the shared texts that it includes."""
-    text = _WITH.sub(lambda found: _read("shared", f"{found[1]}.lua"), _read(f"{name}.lua"))
+    text = _WITH.sub(lambda found: _shared(found[1]), _files()[name].read_text(encoding="utf-8"))
     return Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
-def _read(*path: str) -> str:
-    return files("bus.wire.scripts").joinpath(*path).read_text(encoding="utf-8")
+@cache
+def _files() -> dict[str, Traversable]:
+    """The file of each script by the script's name."""
+    return {
+        file.name.removesuffix(".lua"): file
+        for folder in files("bus.wire.scripts").iterdir()
+        if folder.is_dir() and folder.name != _SHARED
+        for file in folder.iterdir()
+        if file.name.endswith(".lua")
+    }
+
+
+def _shared(name: str) -> str:
+    return files("bus.wire.scripts").joinpath(_SHARED, f"{name}.lua").read_text(encoding="utf-8")
