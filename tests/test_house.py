@@ -1,4 +1,4 @@
-"""The house as assertions: where things may lie, what may import what, how long a file may be."""
+"""The house as assertions: where things may be, what may import what, how long a file may be."""
 
 from __future__ import annotations
 
@@ -37,6 +37,14 @@ ORDER = {
         > lazy
     """,
 }
+TWICE = {
+    "Hook",  # Forge's own class
+    "HookEvent",  # Forge's, Gobby's, and a message of Gobby's WebSocket
+    "Ping",  # the live feed and Gobby's WebSocket have messages of these names
+    "Subscribe",
+    "Unsubscribe",
+}
+"""The public classes whose names another system or protocol gives, and that several modules define."""
 REGISTERED = {"DIALECT", "HOOKS", "PROGRAM"}
 """The names under which a registry finds its members; loading them by name is an import too."""
 
@@ -198,6 +206,18 @@ def test_a_file_answers_one_question_in_few_lines() -> None:
     assert long == {}
 
 
+def test_a_class_name_means_one_thing() -> None:
+    """No two modules define a public class of the same name, but for those that other systems name."""
+    modules: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                modules.setdefault(node.name, []).append(name_of(path))
+    several = {name: where for name, where in modules.items() if len(where) > 1}
+    assert {name: where for name, where in several.items() if name not in TWICE} == {}
+    assert several.keys() == TWICE, "TWICE has names that are defined once"
+
+
 @pytest.mark.parametrize("thing", sorted(KNOWN_BY))
 def test_one_module_knows_each_outside_thing(thing: str) -> None:
     """A library is imported in one place, so it can be changed in one place."""
@@ -285,7 +305,7 @@ def test_lua_scripts_have_different_names() -> None:
 
 
 def test_keys_in_code_are_declared() -> None:
-    """Every literal first argument of `keys(...)` stands in bus/wire/keys.py."""
+    """Every literal first argument of `keys(...)` is in bus/wire/keys.py."""
     known = {key.pattern.split(":")[0].rstrip("*") for key in DECLARED}
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

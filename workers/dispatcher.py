@@ -35,7 +35,7 @@ from workers.coverage.open_sessions import OpenSessions
 from workers.coverage.reports import Reports
 from workers.delivery.dead_letters import poison_call
 from workers.delivery.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries
-from workers.plugins.published import PublishedRelay
+from workers.plugins.published_events import PublishedRelay
 from workers.records.bounds import MemoryRelief
 from workers.records.bulk_jobs import waiting_jobs
 from workers.runtime.consumer_loop import TURN_SECONDS, cancel_tasks, consume, let_entries_accumulate

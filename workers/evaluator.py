@@ -27,8 +27,8 @@ from bus.wire.connections import Connections
 from bus.wire.consumer import Consumer
 from bus.wire.keys import Keys
 from bus.wire.streams import MOST_DELIVERIES, ScriptCall, StreamEntry
-from workers.approvals.decided import DecidedRequests
-from workers.approvals.holding import HeldRequests
+from workers.approvals.decided_requests import DecidedRequests
+from workers.approvals.held_requests import HeldRequests
 from workers.delivery.later_context import LateContexts
 from workers.fleet_control.enforcement import Enforcement
 from workers.fleet_control.messages import PostBoxes

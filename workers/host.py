@@ -31,7 +31,7 @@ from bus.wire.connections import Connections
 from bus.wire.consumer import Consumer
 from bus.wire.keys import KEPT_MS, Keys
 from bus.wire.streams import StreamEntry, call, call_all, checked
-from workers.approvals.wording import held_parts
+from workers.approvals.held_verdicts import held_parts
 from workers.delivery.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries, unpack_fields
 from workers.delivery.later_context import LateContexts
 from workers.plugins.when_enabled import PluginsWhenEnabled

@@ -181,7 +181,7 @@ def _changes_nothing(item: Command) -> bool:
     return plain or "/" in item.path
 
 
-class Problem(NamedTuple):
+class CommandProblem(NamedTuple):
     """Why a command is likely to fail: the message, the fix, and whether a script is the reason (else a program)."""
 
     message: str
@@ -189,7 +189,9 @@ class Problem(NamedTuple):
     of_file: bool
 
 
-def problems(command: str, args: Sequence[str] = (), *, base: str, root: str, path: str = "") -> Iterator[Problem]:
+def problems(
+    command: str, args: Sequence[str] = (), *, base: str, root: str, path: str = ""
+) -> Iterator[CommandProblem]:
     """The problems of scripts and programs of a command that are missing, or that cannot be started.
 
     The command starts in `base`, and the project is `root`; if these are not known, they are empty, and relative paths are
@@ -201,7 +203,7 @@ def problems(command: str, args: Sequence[str] = (), *, base: str, root: str, pa
         if run.how == "name":
             unknown = "PATH=" not in command and _PLAIN_NAME.fullmatch(run.word) and not BUILTIN.fullmatch(run.word)
             if unknown and shutil.which(run.word, path=path or None) is None:
-                yield Problem(
+                yield CommandProblem(
                     f"the program {run.word} is not found on PATH", "install it, or name it by its path", of_file=False
                 )
             continue
@@ -210,33 +212,33 @@ def problems(command: str, args: Sequence[str] = (), *, base: str, root: str, pa
             yield from _file_problems(run, full)
 
 
-def _file_problems(run: RunFile, full: str) -> Iterator[Problem]:
+def _file_problems(run: RunFile, full: str) -> Iterator[CommandProblem]:
     if not os.path.exists(full):
         looked_up = run.how == "script" and (
             any(os.path.exists(full + end) for end in _ENDS) or ("/" not in run.word and shutil.which(run.word))
         )
         if not looked_up:
             message = f"the command names {run.shown}, which does not exist"
-            yield Problem(message, "create the script, or correct the path", of_file=True)
+            yield CommandProblem(message, "create the script, or correct the path", of_file=True)
     elif run.how == "program":
         if not os.path.isfile(full) or not os.access(full, os.X_OK):
-            yield Problem(
+            yield CommandProblem(
                 f"the command runs {run.shown}, which is not executable", f"chmod +x {run.shown}", of_file=True
             )
         else:
             yield from _interpreter_problems(run.shown, full)
 
 
-def _interpreter_problems(script: str, path: str) -> Iterator[Problem]:
+def _interpreter_problems(script: str, path: str) -> Iterator[CommandProblem]:
     interpreter = _missing_interpreter(path)
     if interpreter.endswith("\r"):
-        yield Problem(
+        yield CommandProblem(
             f"the first line of {script} ends with a carriage return, which becomes part of the interpreter's name",
             f"save it with Unix line ends: sed -i 's/\\r$//' {script}",
             of_file=False,
         )
     elif interpreter:
-        yield Problem(
+        yield CommandProblem(
             f"the interpreter of {script}, {interpreter}, does not exist",
             "install it, or correct the script's first line",
             of_file=False,

@@ -27,7 +27,7 @@ from bus.hooksets.watched_file import WatchedFile
 from bus.http.address_policy import AddressPolicy
 from bus.http.address_policy import policy as address_policy
 from bus.ids import host_name
-from bus.matching.checker_messages import Question
+from bus.matching.checker_messages import MatchQuestion
 from bus.matching.condition_cost import size_of
 from bus.matching.conditions import compile_condition
 from bus.matching.disk import Disk, light_disk
@@ -98,7 +98,7 @@ class HookSet:
         self._sieve.prepare()
         return self
 
-    def question(self, event: Event) -> Question | None:
+    def question(self, event: Event) -> MatchQuestion | None:
         """The checks that may take long; None if there are none. A process that can be killed does them before `blocking`."""
         candidates = self._candidates.of(self._index.find(event))
         heavy = self._is_heavy(candidates, event)
@@ -108,7 +108,7 @@ class HookSet:
         if not heavy and not costly:
             return None
         rules = {hook.id: hook.rule for hook in candidates.blocking if hook.rule is not None} if heavy else {}
-        return Question(event=event, rules=rules, conditions=tuple(costly), verdict=_NO_VERDICT)
+        return MatchQuestion(event=event, rules=rules, conditions=tuple(costly), verdict=_NO_VERDICT)
 
     def _is_heavy(self, candidates: Candidates, event: Event) -> bool:
         """Whether these hooks' rules may take long to check the event's command or its texts."""

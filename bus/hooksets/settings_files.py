@@ -25,7 +25,7 @@ policy, which a very short budget would do."""
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedSettings:
     """Settings, the origin of each (a flag, a variable, `file:line` or `default`), and warnings."""
 
     settings: Settings
@@ -38,7 +38,7 @@ def load_settings(
     *,
     environ: Mapping[str, str] | None = None,
     cwd: Path | None = None,
-) -> Loaded:
+) -> LoadedSettings:
     """The value of every setting; a flag that is None was not set. ConfigError names the flag or variable of a bad value.
 
     Errors in a file are only warnings, so that every command still works after a bad edit.
@@ -60,7 +60,7 @@ def load_settings(
             flag = "--" + name.replace("_", "-")
             values[name] = _read_value(name, raw, flag)
             origins[name] = flag
-    return Loaded(Settings(**values), MappingProxyType(origins), tuple(warnings))
+    return LoadedSettings(Settings(**values), MappingProxyType(origins), tuple(warnings))
 
 
 def _read_value(name: str, raw: object, origin: str) -> Any:

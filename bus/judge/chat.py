@@ -42,7 +42,7 @@ class ModelFailed(FleethookError):
         self.output = output
 
 
-class ToolCall(NamedTuple):
+class ModelToolCall(NamedTuple):
     """A tool that the model wants to use; its arguments are the text that the model wrote."""
 
     id: str
@@ -54,7 +54,7 @@ class ChatReply(NamedTuple):
     """The model's message: its text, or the tools that it wants to use, and what it cost in tokens."""
 
     text: str
-    calls: tuple[ToolCall, ...]
+    calls: tuple[ModelToolCall, ...]
     input_tokens: int
     output_tokens: int
 
@@ -241,9 +241,9 @@ def chat_url(base: str) -> str:
     return f"{path if path.endswith(_PATH) else path + _PATH}{mark}{query}"
 
 
-def _tool_call(call: _Call) -> ToolCall:
+def _tool_call(call: _Call) -> ModelToolCall:
     given = call.function.arguments
-    return ToolCall(call.id, call.function.name, given if isinstance(given, str) else json.dumps(given))
+    return ModelToolCall(call.id, call.function.name, given if isinstance(given, str) else json.dumps(given))
 
 
 def _body(

@@ -16,7 +16,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from bus.matching.checker_messages import END, QUESTIONS, Answer, answers
+from bus.matching.checker_messages import END, QUESTIONS, ItemAnswer, answers
 from bus.matching.conditions import compile_condition
 from bus.matching.regexes import compile_regex
 from bus.shell import commands
@@ -68,7 +68,7 @@ def _load() -> None:
     compile_regex("x")
 
 
-def _write(target: BinaryIO, answer: Answer) -> None:
+def _write(target: BinaryIO, answer: ItemAnswer) -> None:
     data = msgspec.msgpack.encode(answer)
     target.write(struct.pack(">I", len(data)) + data)
     target.flush()

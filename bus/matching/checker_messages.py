@@ -14,7 +14,7 @@ from bus.matching.disk import Disk, full_disk
 from bus.matching.rules import Match, Rule, judge, unread_notes
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class MatchQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """A question: whether rules (by the ids of their hooks) and conditions (by their text) fit an event."""
 
     event: Event
@@ -30,7 +30,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         lines = [("rule", name) for name, rule in self.rules.items() if rule.commands]
         return (*plain, *([("notes", "")] if lines else []), *lines, *(("condition", text) for text in self.conditions))
 
-    def without(self, done: set[Item]) -> Question:
+    def without(self, done: set[Item]) -> MatchQuestion:
         """The same question without the items that are answered."""
         return msgspec.structs.replace(
             self,
@@ -43,7 +43,7 @@ Item = tuple[str, str]
 """The kind and the name of one item."""
 
 
-class Answer(msgspec.Struct, frozen=True, array_like=True):
+class ItemAnswer(msgspec.Struct, frozen=True, array_like=True):
     """The answer to one item."""
 
     kind: Literal["rule", "notes", "condition", "end"]
@@ -67,10 +67,10 @@ class Answer(msgspec.Struct, frozen=True, array_like=True):
         return Match(self.what, self.doubt) if self.fits else None
 
 
-END: Final = Answer("end")
+END: Final = ItemAnswer("end")
 
 
-def answers(question: Question) -> Iterator[Answer]:
+def answers(question: MatchQuestion) -> Iterator[ItemAnswer]:
     """Every answer, in the order of the question."""
     disk = full_disk()
     variables: dict[str, Any] = {"event": question.event.facts(), "verdict": question.verdict}
@@ -79,14 +79,14 @@ def answers(question: Question) -> Iterator[Answer]:
             if kind == "rule":
                 yield answer_rule(name, question.rules[name], question.event, disk)
             elif kind == "notes":
-                yield Answer("notes", notes=unread_notes(question.rules.values(), question.event))
+                yield ItemAnswer("notes", notes=unread_notes(question.rules.values(), question.event))
             else:
-                yield Answer("condition", name, compile_condition(name)(variables))
+                yield ItemAnswer("condition", name, compile_condition(name)(variables))
         except ConditionError as error:
-            yield Answer("condition", name, failure=str(error))
+            yield ItemAnswer("condition", name, failure=str(error))
 
 
-def answer_rule(name: str, rule: Rule, event: Event, disk: Disk) -> Answer:
+def answer_rule(name: str, rule: Rule, event: Event, disk: Disk) -> ItemAnswer:
     """The answer for one rule, also for a rule that is wrong or fails on the event.
 
     Raises OverBudget if the rule needs more look-ups than `disk` allows.
@@ -96,15 +96,15 @@ def answer_rule(name: str, rule: Rule, event: Event, disk: Disk) -> Answer:
     except OverBudget as error:
         if not disk.patient:
             raise
-        return Answer("rule", name, failure=str(error))
+        return ItemAnswer("rule", name, failure=str(error))
     except FleethookError as error:
-        return Answer("rule", name, failure=str(error))
+        return ItemAnswer("rule", name, failure=str(error))
     except Exception as error:  # noqa: BLE001  (an unexpected error of a library must not end the process)
-        return Answer("rule", name, failure=f"it broke on this event: {type(error).__name__}")
-    return Answer("rule", name, match is not None, *(match or ()))
+        return ItemAnswer("rule", name, failure=f"it broke on this event: {type(error).__name__}")
+    return ItemAnswer("rule", name, match is not None, *(match or ()))
 
 
-def encode_question(question: Question) -> bytes:
+def encode_question(question: MatchQuestion) -> bytes:
     """As bytes. A lone surrogate becomes a question mark, an integer beyond 64 bits the nearest float."""
     try:
         return msgspec.msgpack.encode(question)
@@ -130,5 +130,5 @@ def _plain(value: Any) -> Any:
     return value
 
 
-QUESTIONS: Final = msgspec.msgpack.Decoder(Question)
-ANSWERS: Final = msgspec.msgpack.Decoder(Answer)
+QUESTIONS: Final = msgspec.msgpack.Decoder(MatchQuestion)
+ANSWERS: Final = msgspec.msgpack.Decoder(ItemAnswer)

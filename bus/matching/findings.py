@@ -14,7 +14,7 @@ from bus.errors import ConditionError, OverBudget
 from bus.events import Event
 from bus.ids import host_name
 from bus.matching.checker import WALL_SECONDS, command
-from bus.matching.checker_messages import ANSWERS, Answer, Item, Question, answer_rule, encode_question
+from bus.matching.checker_messages import ANSWERS, Item, ItemAnswer, MatchQuestion, answer_rule, encode_question
 from bus.matching.condition_cost import size_of
 from bus.matching.conditions import Condition
 from bus.matching.disk import light_disk
@@ -29,9 +29,9 @@ _MOST_DEATHS: Final = 4
 class Findings(msgspec.Struct):
     """The answers about the rules and conditions of one event."""
 
-    rules: dict[str, Answer] = {}
+    rules: dict[str, ItemAnswer] = {}
     """Answers about rules, by hook id."""
-    conditions: dict[str, Answer] = {}
+    conditions: dict[str, ItemAnswer] = {}
     """Answers about conditions, by text; without those that took too long."""
     exceeded: set[str] = set()
     """The conditions that took too long."""
@@ -56,7 +56,7 @@ def checker(wall_seconds: float = WALL_SECONDS) -> ChildProcess:
     return ChildProcess(command(wall_seconds), base_env() | {"FLEETHOOK_HOST": host_name()})
 
 
-def ask(child: ChildProcess, question: Question, seconds: float = WALL_SECONDS) -> Findings:
+def ask(child: ChildProcess, question: MatchQuestion, seconds: float = WALL_SECONDS) -> Findings:
     """The findings of `child` within `seconds`; `without_answer` decides the rest."""
     findings, done = Findings(), set[Item]()
     until, deaths = time.monotonic() + seconds, 0
@@ -83,7 +83,7 @@ def ask(child: ChildProcess, question: Question, seconds: float = WALL_SECONDS) 
     return findings
 
 
-def without_answer(findings: Findings, question: Question, items: list[Item]) -> None:
+def without_answer(findings: Findings, question: MatchQuestion, items: list[Item]) -> None:
     """Decide what got no answer: a rule by the programs that the line names, a condition as one that took too long."""
     for kind, name in items:
         if kind == "condition":
@@ -92,22 +92,22 @@ def without_answer(findings: Findings, question: Question, items: list[Item]) ->
             findings.notes = (UNCHECKED,)
         elif question.rules[name].commands:
             match = judge_by_names(question.rules[name], question.event)
-            findings.rules[name] = Answer("rule", name, match is not None, *(match or ()))
+            findings.rules[name] = ItemAnswer("rule", name, match is not None, *(match or ()))
         else:
             try:
                 findings.rules[name] = answer_rule(name, question.rules[name], question.event, light_disk())
             except OverBudget as error:
-                findings.rules[name] = Answer("rule", name, failure=str(error))
+                findings.rules[name] = ItemAnswer("rule", name, failure=str(error))
 
 
-def unanswered(question: Question) -> Findings:
+def unanswered(question: MatchQuestion) -> Findings:
     """The findings if no process can be asked."""
     findings = Findings()
     without_answer(findings, question, list(question.order))
     return findings
 
 
-def _note(findings: Findings, answer: Answer) -> None:
+def _note(findings: Findings, answer: ItemAnswer) -> None:
     if answer.kind == "rule":
         findings.rules[answer.name] = answer
     elif answer.kind == "condition":
@@ -125,7 +125,7 @@ def holds(condition: Condition, event: Event, verdict: dict[str, str]) -> bool:
     facts = event.facts()
     if not condition.is_costly(size_of(facts)):
         return condition({"event": facts, "verdict": verdict})
-    findings = ask(_shared(), Question(event=event, conditions=(condition.text,), verdict=verdict))
+    findings = ask(_shared(), MatchQuestion(event=event, conditions=(condition.text,), verdict=verdict))
     return findings.holds(condition.text)
 
 

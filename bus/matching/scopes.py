@@ -25,7 +25,7 @@ FACTS: Final = frozenset(Event(type="").facts())
 """The names of the facts that a condition reads as `event.…`."""
 
 
-class Scope(NamedTuple):
+class CompiledScope(NamedTuple):
     """A compiled condition, and the fields of the event that it reads."""
 
     condition: Condition | None
@@ -67,10 +67,10 @@ class Scope(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def scope_of(where: str) -> Scope:
+def scope_of(where: str) -> CompiledScope:
     """The scope in a CEL text, empty for every event; raises PatternError."""
     if not where:
-        return Scope(None)
+        return CompiledScope(None)
     condition = compile_condition(where)
     if condition.uses_verdict:
         raise PatternError(f"bad condition {where!r}: there is no verdict yet", hint="read event.… only")
@@ -82,4 +82,4 @@ def scope_of(where: str) -> Scope:
         raise PatternError(f"bad condition {where!r}: there is no event.{strange[0]}", hint=hint)
     # `has(event.session)` is false without the fact, and no error; `event` alone is all facts.
     plain = all(names) and not _HAS.search(text)
-    return Scope(condition, frozenset(names) if plain else None)
+    return CompiledScope(condition, frozenset(names) if plain else None)

@@ -10,7 +10,7 @@ from bus.events import Event, EventType
 from bus.hooks import Hook
 from bus.outcomes import Outcome
 from bus.plugins.events import HookEvent, HookEventType, HookResponse, SessionSource
-from bus.plugins.messages import Answer, Seen
+from bus.plugins.messages import Answer, VerdictSummary
 from bus.plugins.registry import RegisteredHandler, str_of
 from bus.tools import input_for, tool_for
 from bus.verdicts import Verdict
@@ -52,7 +52,7 @@ def hook_event(event: Event, registered: str) -> HookEvent:
     )
 
 
-def core_response(seen: Seen | None) -> HookResponse | None:
+def core_response(seen: VerdictSummary | None) -> HookResponse | None:
     """The verdict as a handler at 50 or above gets it; None where the event had none."""
     if seen is None:
         return None
@@ -106,12 +106,12 @@ def outcome(hook: Hook, answer: Answer) -> Outcome:
     )
 
 
-def seen_verdict(verdict: Verdict) -> Seen:
+def seen_verdict(verdict: Verdict) -> VerdictSummary:
     """What handlers at 50 or above see of a verdict."""
-    return Seen(verdict.decision, verdict.reason, "\n\n".join(verdict.contexts), verdict.updated_input)
+    return VerdictSummary(verdict.decision, verdict.reason, "\n\n".join(verdict.contexts), verdict.updated_input)
 
 
-def arguments(handler: RegisteredHandler, event: Event, seen: Seen | None) -> tuple[Any, ...]:
+def arguments(handler: RegisteredHandler, event: Event, seen: VerdictSummary | None) -> tuple[Any, ...]:
     """What a handler is called with: the event, and the verdict where it takes a second argument."""
     found = hook_event(event, str_of(handler.event_type))
     if not handler.takes_response:

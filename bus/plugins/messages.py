@@ -22,7 +22,7 @@ MOST_BYTES: Final = MAX_BODY + 1024 * 1024
 _HEAD: Final = struct.Struct(">I")
 
 
-class Seen(msgspec.Struct, frozen=True, array_like=True):
+class VerdictSummary(msgspec.Struct, frozen=True, array_like=True):
     """What a handler at 50 or above sees of a verdict."""
 
     decision: str = "abstain"
@@ -47,7 +47,7 @@ class Call(msgspec.Struct, frozen=True, tag=2, array_like=True):
     event: msgspec.Raw
     """The event, packed once for all handlers."""
     observes: bool = False
-    seen: Seen | None = None
+    seen: VerdictSummary | None = None
     known: tuple[str, ...] = ()
     """With an empty `method`: the methods that hooks of their own stand for."""
 
@@ -70,7 +70,7 @@ class Cancel(msgspec.Struct, frozen=True, tag=4, array_like=True):
     id: int
 
 
-class Stop(msgspec.Struct, frozen=True, tag=5, array_like=True):
+class Finish(msgspec.Struct, frozen=True, tag=5, array_like=True):
     """Finish the calls, call `on_unload`, and end."""
 
 
@@ -109,7 +109,7 @@ class Answer(msgspec.Struct, frozen=True, tag=7, array_like=True):
     """The result of an action or condition."""
 
 
-TO_PROCESS: Final = msgspec.msgpack.Decoder(Load | Call | Invoke | Cancel | Stop)
+TO_PROCESS: Final = msgspec.msgpack.Decoder(Load | Call | Invoke | Cancel | Finish)
 TO_WORKER: Final = msgspec.msgpack.Decoder(Loaded | Answer)
 EVENTS: Final = msgspec.msgpack.Decoder(Event)
 _ENCODE: Final = msgspec.msgpack.Encoder().encode

@@ -28,18 +28,18 @@ from bus.errors import FleethookError
 from bus.events import Event
 from bus.plugins.conversion import answer, arguments, joined
 from bus.plugins.gobby_names import ActionContext
-from bus.plugins.loading import load_all, problem_text, unload
+from bus.plugins.loader import load_all, problem_text, unload
 from bus.plugins.messages import (
     EVENTS,
     TO_PROCESS,
     Answer,
     Call,
     Cancel,
+    Finish,
     Frames,
     Invoke,
     Load,
     Loaded,
-    Stop,
     framed,
 )
 from bus.plugins.registry import PluginRegistry, RegisteredHandler
@@ -65,7 +65,7 @@ def command(lifeline: int, memory: int) -> tuple[str, ...]:
 
 
 def main() -> None:
-    """Serve until Stop or the end of the input."""
+    """Serve until Finish or the end of the input."""
     lifeline, memory = int(sys.argv[2]), int(sys.argv[3])
     source, target = os.dup(0), os.dup(1)
     with open(os.devnull, "rb") as nothing:
@@ -155,7 +155,7 @@ class _Server:
             if task is not None:
                 task.cancel()
             self._write(Answer(message.id, failure="cancelled"))
-        elif isinstance(message, Stop):
+        elif isinstance(message, Finish):
             self._stopping.set()
 
     def _call(self, call: Call) -> None:

@@ -18,8 +18,8 @@ from bus.hooks import Hook
 from bus.hooksets.pins import ScriptChanged, check_pins
 from bus.outcomes import Outcome
 from bus.runners.background import DETACHING, background_seconds, printed_text
+from bus.runners.large_event import written
 from bus.runners.per_file import run_per_file
-from bus.runners.writing import written
 from bus.system.environment import base_env, fit_env
 from bus.system.processes import Detach, Finished, run_process
 from bus.tracing.context import trace_of

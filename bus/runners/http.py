@@ -18,8 +18,8 @@ from bus.http.webhook_client import Reply, WebhookClient
 from bus.http.webhook_headers import webhook_headers
 from bus.ids import delivery_id, webhook_id
 from bus.outcomes import Outcome
+from bus.runners.large_event import written
 from bus.runners.per_file import run_per_file
-from bus.runners.writing import written
 from bus.secrets.redaction import redact_event, redact_text
 from bus.tracing.context import at_trace, trace_of
 from bus.tracing.post_spans import note_reply, post_span

@@ -23,8 +23,8 @@ from bus.judge.conversation import ask, ask_with_tools
 from bus.judge.file_tools import FileTools
 from bus.matching.paths import place_of
 from bus.outcomes import Outcome
+from bus.runners.large_event import written
 from bus.runners.per_file import run_per_file
-from bus.runners.writing import written
 from bus.secrets.redaction import redact_text, redact_whole
 from bus.tracing.context import trace_of
 from bus.verdicts import ModelUse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bus.events import Event
 from bus.hooks import Hook
-from bus.matching.checker_messages import Answer, answer_rule
+from bus.matching.checker_messages import ItemAnswer, answer_rule
 from bus.matching.disk import full_disk
 from bus.matching.limits import read_limit
 from bus.matching.rule_fields import Rule, RuleDecision
@@ -23,7 +23,7 @@ class RuleRunner:
         return rule_outcome(hook, event, answer_rule(hook.id, hook.rule, event, full_disk()))
 
 
-def rule_outcome(hook: Hook, event: Event, answer: Answer) -> Outcome:
+def rule_outcome(hook: Hook, event: Event, answer: ItemAnswer) -> Outcome:
     """A rule's outcome from its answer; a rule that could not be judged is a failure, and the failure policy decides."""
     rule = hook.rule
     if answer.failure or rule is None:

@@ -14,7 +14,7 @@ from typing import Final
 
 from bus.lazy.regex import lazy_regex
 from bus.matching.regexes import compile_regex
-from bus.secrets.command_table import COMMAND_WORDS, EACH_PAIR, EACH_WORD, ONLY_WITH, PROGRAMS, Program, Span
+from bus.secrets.command_table import COMMAND_WORDS, EACH_PAIR, EACH_WORD, ONLY_WITH, PROGRAMS, ProgramSecrets, Span
 
 _FLAGS: Final = frozenset("sSfLkvigGIjlNnOpqRaB0146#")
 """Letters that may precede the letter of a login option: `curl -sSfu name:X`."""
@@ -176,7 +176,7 @@ def _spans(words: Sequence[str], named: Named) -> Iterator[Span]:
             yield from _of_word(program, words, place, first, named)
 
 
-def _of_word(program: Program, words: Sequence[str], place: int, first: int, named: Named) -> Iterator[Span]:
+def _of_word(program: ProgramSecrets, words: Sequence[str], place: int, first: int, named: Named) -> Iterator[Span]:
     word, rest = words[place], words[place + 1 : place + 2]
     option, equals, value = word.partition("=")
     option = option if equals and option[:1] == "-" else word
@@ -206,7 +206,7 @@ def _next(place: int, rest: Sequence[str]) -> Iterator[Span]:
         yield place + 1, 0, len(rest[0])
 
 
-def _logins(program: Program, word: str, place: int, rest: Sequence[str]) -> Iterator[Span]:
+def _logins(program: ProgramSecrets, word: str, place: int, rest: Sequence[str]) -> Iterator[Span]:
     """`-u name:X`, `-uname:X`, `--user=name:X` and, among other letters, `-sSu name:X`."""
     option, equals, value = word.partition("=")
     if equals and option in program.login:
@@ -231,7 +231,7 @@ def _logins(program: Program, word: str, place: int, rest: Sequence[str]) -> Ite
         yield number, start, start + len(text)
 
 
-def _after(program: Program, words: Sequence[str], place: int, first: int, named: Named) -> Iterator[Span]:
+def _after(program: ProgramSecrets, words: Sequence[str], place: int, first: int, named: Named) -> Iterator[Span]:
     """Secrets that follow a word: `redis-cli auth X`, `aws configure set name X`."""
     word = words[place].lower()
     if place > first or word in ("setx", "wpa_passphrase"):

@@ -9,7 +9,7 @@ Span = tuple[int, int, int]
 """The index of a word, and the offsets at which the secret in it begins and ends."""
 
 
-class Program(NamedTuple):
+class ProgramSecrets(NamedTuple):
     """The secrets of one program."""
 
     secret: frozenset[str] = frozenset()
@@ -52,8 +52,8 @@ def _program(
     named: str = "",
     operands: Callable[[Sequence[str]], Iterator[Span]] | None = None,
     stdin: str = "",
-) -> Program:
-    return Program(
+) -> ProgramSecrets:
+    return ProgramSecrets(
         frozenset(secret.split()),
         frozenset(exact.split()),
         frozenset(attached.split()),
@@ -194,9 +194,9 @@ def _sonar(words: Sequence[str]) -> Iterator[Span]:
 
 EACH_PAIR: Final = -2
 EACH_WORD: Final = -1
-"""Values of `Program.after` for every following `name=X` (EACH_PAIR) or every following word (EACH_WORD)."""
+"""Values of `ProgramSecrets.after` for every following `name=X` (EACH_PAIR) or every following word (EACH_WORD)."""
 _LOGIN: Final = _program("-p --password", verbs="login", stdin="--password-stdin")
-PROGRAMS: Final[dict[str, Program]] = {
+PROGRAMS: Final[dict[str, ProgramSecrets]] = {
     name: entry
     for names, entry in {
         "docker podman nerdctl buildah skopeo helm oras crane regctl hub oc az cf ibmcloud": _LOGIN,

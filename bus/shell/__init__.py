@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from bus.shell.budget import FULL, LIGHT, Budget, Limits
+from bus.shell.budget import FULL, LIGHT, Budget, LineLimits
 from bus.shell.command_paths import changed
 from bus.shell.commands import CHANGES, Command, Commands, marks
 from bus.shell.expansions import default_variables
 from bus.shell.inner import Inner, args_of
-from bus.shell.line_state import NOTHING, Call, LineState
+from bus.shell.line_state import NOTHING, CommandContext, LineState
 from bus.shell.parsing import raw_names, without_quotes
 from bus.shell.plain_lines import Stage, Statement, other_statements, plain_command, plain_statements
 from bus.shell.quoting import evaluated_scripts
@@ -76,7 +76,7 @@ def _commands(text: str) -> Commands:
     return _read(text, FULL)
 
 
-def _read(text: str, limits: Limits) -> Commands:
+def _read(text: str, limits: LineLimits) -> Commands:
     cut = clean(text[: limits.length])
     if "'" in cut and ("[$(" in cut or "[`" in cut or "@P}" in cut):
         cut = "\n".join([cut, *evaluated_scripts(cut)])
@@ -102,7 +102,7 @@ def _read(text: str, limits: Limits) -> Commands:
     reader = Reader(found, default_variables(), ".")
     try:
         if words:
-            reader.run(args_of(words), Call(), inner)
+            reader.run(args_of(words), CommandContext(), inner)
         elif statements is not None:
             reader.run_plain(statements, NOTHING)
         else:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 
-class Limits(NamedTuple):
+class LineLimits(NamedTuple):
     """The limits for one line with all its nested scripts."""
 
     length: int
@@ -23,7 +23,7 @@ class Limits(NamedTuple):
     parse_seconds: float
 
 
-FULL: Final = Limits(
+FULL: Final = LineLimits(
     length=256 * 1024,
     nested=256 * 1024,
     commands=2000,
@@ -32,7 +32,7 @@ FULL: Final = Limits(
     text=4 * 1024 * 1024,
     parse_seconds=0.1,
 )
-LIGHT: Final = Limits(
+LIGHT: Final = LineLimits(
     length=8 * 1024,
     nested=16 * 1024,
     commands=64,
@@ -49,7 +49,7 @@ class Budget:
 
     __slots__ = ("commands", "limits", "nested", "stopped", "text", "words")
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: LineLimits) -> None:
         self.limits = limits
         self.commands = self.words = self.nested = self.text = 0
         self.stopped = ""

@@ -266,7 +266,7 @@ class LineState:
         return not self.too_deep and not self.budget.stopped
 
 
-class Call(NamedTuple):
+class CommandContext(NamedTuple):
     """The context of a simple command: input, assignments, redirections, and the stages before it."""
 
     stdin: Output = NOTHING

@@ -9,7 +9,7 @@ from bus.lazy.regex import lazy_regex
 from bus.shell.builtins import assign
 from bus.shell.commands import Command, calls_itself, is_silent, program_name, read_own_output
 from bus.shell.inner import Arg, Inner
-from bus.shell.line_state import NOTHING, Call, together
+from bus.shell.line_state import NOTHING, CommandContext, together
 from bus.shell.parsing import as_bash, syntax_tree, unread_names
 from bus.shell.plain_lines import plain_statements
 from bus.shell.programs.variables import variable_script
@@ -55,7 +55,7 @@ class Reader(Shell):
         if may_substitute(self.scope.source, len(self.seen)):
             for unseen in unseen_substitutions(root, self.scope.source, self.seen):
                 if isinstance(unseen, str):
-                    self._nested(Inner(script=unseen), Call(), own=False)
+                    self._nested(Inner(script=unseen), CommandContext(), own=False)
                 else:
                     self.visit(unseen, NOTHING)
         return texts[0] if len(texts) == 1 else None
@@ -83,7 +83,7 @@ class Reader(Shell):
         if kind in ("variable_assignment", "declaration_command", "unset_command"):
             for name, value in self._assign(node):
                 for inner in variable_script(name, value, self.found.files.texts):
-                    self._nested(inner, Call(), own=False)
+                    self._nested(inner, CommandContext(), own=False)
             return None
         if kind == "function_definition":
             self._function(node)
@@ -140,7 +140,9 @@ class Reader(Shell):
         text = self.scope.source[start : node.end_byte]
         if text[:1] != b"`" or b"\\" not in text:
             return self._subshell(node, stdin)
-        return self._nested(Inner(script=without_backticks(text[1:].removesuffix(b"`"))), Call(stdin), own=False)
+        return self._nested(
+            Inner(script=without_backticks(text[1:].removesuffix(b"`"))), CommandContext(stdin), own=False
+        )
 
     def substituted(self, node: Node) -> Output:
         """Read a `$(…)`, `<(…)` or `>(…)`. The last reads the output of the command that has it as an argument."""
@@ -246,7 +248,7 @@ class Reader(Shell):
             if not self.found.may_go_on():
                 return
             if words := bare_words(part[0], self.found.budget):
-                self.run([Arg(word) for word in words], Call())
+                self.run([Arg(word) for word in words], CommandContext())
 
     def _command(self, node: Node, stdin: Output, redirects: list[Node] | tuple[()]) -> str | None:
         self.feeding = (stdin.programs, node.child_by_field_name("name"))
@@ -295,12 +297,12 @@ class Reader(Shell):
             argv += [Arg(text, word.sources) for text in word.texts]
         if redirects and self.scope.source[node.end_byte : redirects[0].start_byte].strip() == b"-":
             argv.append(Arg("-"))  # `python3 - <<EOF`: in no node of the tree
-        call = Call(stdin)
+        call = CommandContext(stdin)
         if own or redirects:
             call, more = read_redirections([*own, *redirects], stdin, self.scope, self.found)
             argv += more
         if argv and argv[0].text == "[":
             argv = []  # it only tests a condition, like `[[`
         return self.run(
-            argv, Call(call.stdin, tuple(assignments), call.redirects, stdin.programs or call.stdin.programs)
+            argv, CommandContext(call.stdin, tuple(assignments), call.redirects, stdin.programs or call.stdin.programs)
         )

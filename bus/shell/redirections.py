@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from bus.lazy.regex import lazy_regex
 from bus.shell.inner import Arg
-from bus.shell.line_state import NOTHING, Call, LineState
+from bus.shell.line_state import NOTHING, CommandContext, LineState
 from bus.shell.parsing import is_here_string
 from bus.shell.words import Output, WordScope, read_text, read_word
 
@@ -18,7 +18,9 @@ _TABS: Final = lazy_regex(r"^\t+", re.MULTILINE)
 _EMPTY_HEREDOC: Final = lazy_regex(r"<<-?\s*['\"]?(\w+)['\"]?[^\n]*\n\s*\1\s*")
 
 
-def read_redirections(nodes: list[Node], stdin: Output, scope: WordScope, found: LineState) -> tuple[Call, list[Arg]]:
+def read_redirections(
+    nodes: list[Node], stdin: Output, scope: WordScope, found: LineState
+) -> tuple[CommandContext, list[Arg]]:
     """Returns the targets and the standard input of a command, and arguments that the grammar read as targets."""
     targets: list[tuple[str, str]] = []
     argv: list[Arg] = []
@@ -50,7 +52,7 @@ def read_redirections(nodes: list[Node], stdin: Output, scope: WordScope, found:
             argv += more
             targets += further
     found.redirected |= bool(targets)
-    return Call(stdin=stdin, redirects=tuple(targets)), argv
+    return CommandContext(stdin=stdin, redirects=tuple(targets)), argv
 
 
 def _heredoc(node: Node, scope: WordScope, found: LineState) -> tuple[Output, list[Arg], tuple[tuple[str, str], ...]]:

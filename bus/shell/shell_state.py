@@ -11,7 +11,7 @@ from bus.shell.builtins import STATEFUL, DirectoryStack, apply_builtin, enter, p
 from bus.shell.commands import PRINTING, Command, printed, program_name, read_own_output
 from bus.shell.inner import Arg, Inner, args_of
 from bus.shell.interpreters import may_prompt, opens_prompt
-from bus.shell.line_state import NOTHING, Call, LineState, is_socket, may_write, scripts_made, together
+from bus.shell.line_state import NOTHING, CommandContext, LineState, is_socket, may_write, scripts_made, together
 from bus.shell.plain_lines import Stage, Statement
 from bus.shell.programs.filters import REWRITING, is_worked_out
 from bus.shell.programs.made_files import later_scripts, runs_later
@@ -219,7 +219,7 @@ class Shell(ABC):
                 found.redirected = True
             if before is self.scope.variables:
                 self.scope.variables = dict(before)
-            call = Call(stdin, stage.assignments, stage.redirects, programs)
+            call = CommandContext(stdin, stage.assignments, stage.redirects, programs)
             text = self.run(argv or args_of(words), call, inner)
             return Output(text, () if last else programs + self.programs_from(first))
         if not found.may_go_on() or not found.budget.take_command(len(words)):
@@ -252,7 +252,7 @@ class Shell(ABC):
         if self.found.redirected or (items and items[-1].program == "tee"):
             read_own_output(items, first)
 
-    def run(self, argv: list[Arg], call: Call, inner: list[Inner] | None = None) -> str | None:
+    def run(self, argv: list[Arg], call: CommandContext, inner: list[Inner] | None = None) -> str | None:
         """Add one command and read what it runs (`inner`, where that is known). Returns its output where that is known."""
         found = self.found
         if not found.may_go_on() or not found.budget.take_command(len(argv)):
@@ -296,7 +296,7 @@ class Shell(ABC):
             found.depth -= 1
         return text
 
-    def _run_inner(self, inner: list[Inner], call: Call, place: int, text: str | None) -> str | None:
+    def _run_inner(self, inner: list[Inner], call: CommandContext, place: int, text: str | None) -> str | None:
         """Read the commands and scripts inside the command at index `place`. Returns its output, `text` unless they set it."""
         program = self.found.items[place].program
         self.found.depth += 1
@@ -339,7 +339,7 @@ class Shell(ABC):
             apply_builtin(program, args, stdin, text, self.scope)
         return text
 
-    def _within(self, inner: Inner, call: Call) -> None:
+    def _within(self, inner: Inner, call: CommandContext) -> None:
         """Read the command that a wrapper runs, perhaps in a directory of its own (`env -C /`)."""
         directory = self.directory
         if inner.directory:
@@ -350,7 +350,7 @@ class Shell(ABC):
         if inner.directory:
             self.directory = directory
 
-    def _nested(self, inner: Inner, call: Call, *, own: bool) -> str | None:
+    def _nested(self, inner: Inner, call: CommandContext, *, own: bool) -> str | None:
         """Read a script that a command runs. Returns its output. Its variables stay set if this shell runs it (`own`)."""
         if self.scripts >= MAX_SCRIPTS:
             self.found.too_deep = True

@@ -10,7 +10,7 @@ from bus.events import Event
 from bus.hooks import Hook, Plugin
 from bus.outcomes import NOTHING, Outcome
 from bus.plugins.conversion import answer, arguments, joined, outcome, seen_verdict
-from bus.plugins.loading import load_all, on_this_machine, problem_text, unload
+from bus.plugins.loader import load_all, on_this_machine, problem_text, unload
 from bus.plugins.messages import Answer
 from bus.plugins.plugin import HookPlugin
 from bus.plugins.registry import PluginRegistry, RegisteredHandler

@@ -28,7 +28,7 @@ from bus.wire.codec import decode_verdict, encode_payload, pack
 from bus.wire.connections import sync_client
 from tests.support.fleet import Agent, Fleet, fleet
 from tests.support.waiting import BUDGET, BUDGET_MS, CONNECT, PATIENCE, TIMED, at_most, wait_until
-from workers.records.events import Seen
+from workers.records.events import RecordedEvent
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("B-02", "F-11", "X-06")]
 
@@ -259,7 +259,7 @@ def test_an_unknown_event_does_nothing_and_an_unknown_agent_speaks_plain_json(wo
 
 @pytest.mark.parametrize("closed", [False, True])
 def test_a_stdin_that_never_ends_costs_no_more_than_the_budget(world: Fleet, closed: bool) -> None:
-    def reported() -> list[Seen]:
+    def reported() -> list[RecordedEvent]:
         found = world.events(decision="fallback")
         return [seen for seen in found if seen.of and seen.fallback_reason == "stdin did not end"]
 

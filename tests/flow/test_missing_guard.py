@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bus.hooksets.guarded import FLEET_WITHOUT, NO_GUARD, has_guard, no_guard_for
+from bus.hooksets.guard_presence import FLEET_WITHOUT, NO_GUARD, has_guard, no_guard_for
 from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.in_force import HookSet, Layered
 from bus.wire.connections import Connections

@@ -19,7 +19,7 @@ from tests.support.chat_model import completion, event_of, judged, messages
 from tests.support.fleet import HOST, Fleet, fleet
 from tests.support.receivers import Receiver, receiving
 from tests.support.waiting import CONNECT, until, wait_until
-from workers.records.events import Seen
+from workers.records.events import RecordedEvent
 
 HOOKS = """
 model:
@@ -73,7 +73,7 @@ def shell(command: str) -> dict[str, Any]:
 def recorded_part(made: Fleet, command: str) -> Part:
     """What the one hook that took part said to this command, when it is recorded."""
 
-    def found() -> list[Seen]:
+    def found() -> list[RecordedEvent]:
         return [seen for seen in made.events() if seen.event.input.get("command") == command]
 
     wait_until(found, f"{command} is recorded")

@@ -37,7 +37,7 @@ from workers.admin.agent_setup import SHIM_URL, answers_for, connect, installed,
 from workers.delivery.dead_letters import DeadLetter, dead_letters
 from workers.delivery.deliveries import Delivery, deliveries
 from workers.delivery.filters import Filter
-from workers.records.events import Seen, find_event, recent
+from workers.records.events import RecordedEvent, find_event, recent
 from workers.records.trace import Trace, trace
 
 T = TypeVar("T")
@@ -210,11 +210,11 @@ class Fleet:
         """The result of `work` with an administrator's connections."""
         return run(self.url("admin"), work)
 
-    def events(self, **filters: Any) -> list[Seen]:
+    def events(self, **filters: Any) -> list[RecordedEvent]:
         """What stands in the record, newest first, as `fleethook events list` shows it."""
         return self.ask(lambda connections: recent(connections, self.keys, Filter(**filters), most=1000))
 
-    def event(self, name: str) -> Seen:
+    def event(self, name: str) -> RecordedEvent:
         """One event of the record."""
         return self.ask(lambda connections: find_event(connections, self.keys, name))
 

@@ -53,7 +53,7 @@ class ReceivedWebhook:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ListenerOptions:
     """The options of a listener."""
 
     secrets: Sequence[str] = ()
@@ -71,7 +71,7 @@ class Wanted:
 class Listener:
     """Receives webhooks between `open` and `close`; `done` is set when `count` of them have arrived."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: ListenerOptions) -> None:
         """Raises TargetRefused or ConfigError if webhooks cannot be forwarded to the URL at all."""
         self.wanted = wanted
         self.arrived = self.failed = 0

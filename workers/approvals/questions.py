@@ -145,7 +145,7 @@ async def whole_question_id(connections: Connections, keys: Keys, name: str) -> 
     return fitting[0]
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class QuestionFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Selects the questions of a list; an empty field selects all."""
 
     states: tuple[str, ...] = ()
@@ -166,7 +166,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def question_page(
-    connections: Connections, keys: Keys, wanted: Wanted, most: int, before: str = ""
+    connections: Connections, keys: Keys, wanted: QuestionFilter, most: int, before: str = ""
 ) -> Page[Question]:
     """The newest questions before a position that are wanted; raises Unreachable."""
     found: list[Question] = []

@@ -43,7 +43,7 @@ if TYPE_CHECKING:  # each costs 20 to 150 ms, and `fleethook --help` needs none 
     from pathlib import Path
 
     from bus.config.settings import Settings
-    from bus.hooksets.settings_files import Loaded
+    from bus.hooksets.settings_files import LoadedSettings
     from bus.system.calling_agent import CallingAgent
     from bus.system.directories import Directories
     from bus.wire.acl import Role
@@ -144,7 +144,7 @@ class Context:
     """Settings from the command line, by name; set them before the first call of `settings()`."""
 
     @cached_property
-    def _loaded(self) -> Loaded:
+    def _loaded(self) -> LoadedSettings:
         from bus.hooksets.settings_files import load_settings
 
         found = load_settings({"namespace": self.namespace, **self.flags})
@@ -158,7 +158,7 @@ class Context:
 
         return directories(create=False)
 
-    def loaded(self) -> Loaded:
+    def loaded(self) -> LoadedSettings:
         """The settings with their origins; raises ConfigError for a wrong one. Prints warnings once."""
         return self._loaded
 
@@ -249,7 +249,7 @@ class Context:
         dropped first. With `head`, the column names are printed above the rows.
         """
         from workers.cli.screens.columns import ENDLESS, as_cells, as_columns, list_lines, terminal_width
-        from workers.cli.screens.wrapping import wrap
+        from workers.cli.screens.line_wrap import wrap
 
         width = terminal_width()
         cells = [as_cells(row) for row in rows]

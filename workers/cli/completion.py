@@ -174,9 +174,9 @@ async def _hosts(connections: Connections, keys: Keys) -> list[tuple[str, str]]:
 
 def _questions(*states: str) -> Callable[[Connections, Keys], Any]:
     async def look(connections: Connections, keys: Keys) -> list[tuple[str, str]]:
-        from workers.approvals.questions import Wanted, question_page
+        from workers.approvals.questions import QuestionFilter, question_page
 
-        page = await question_page(connections, keys, Wanted(states=states), _MOST)
+        page = await question_page(connections, keys, QuestionFilter(states=states), _MOST)
         return [(question.id, f"{question.source} {question.summary[:60]}") for question in page.items]
 
     return look

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` st
     from bus.events import Event
     from bus.wire.connections import Connections
     from workers.delivery.filters import Filter
-    from workers.records.events import Seen
+    from workers.records.events import RecordedEvent
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -198,7 +198,7 @@ def list_events(fleet: Context, /, since: float | None, limit: int, whole: bool,
 
     filters = _filters(given, since)
 
-    async def work(connections: Connections) -> list[Seen]:
+    async def work(connections: Connections) -> list[RecordedEvent]:
         return await recent(connections, fleet.keys(), filters, most=limit, on_progress=_progress(fleet))
 
     found = fleet.run(work)
@@ -224,7 +224,7 @@ def show(fleet: Context, name: str) -> None:
     from workers.records.events import find_event, record
     from workers.records.id_prefixes import whole_event_id
 
-    async def work(connections: Connections) -> Seen:
+    async def work(connections: Connections) -> RecordedEvent:
         whole = await whole_event_id(connections, fleet.keys(), name, on_progress=_progress(fleet))
         return await find_event(connections, fleet.keys(), whole, on_progress=_progress(fleet))
 

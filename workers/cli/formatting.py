@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # a caller with such a value has imported its module already;
     from bus.verdicts import ModelUse, Part, Verdict
     from workers.delivery.deliveries import Attempt, Delivery
     from workers.delivery.endpoint_health import EndpointHealth
-    from workers.records.events import Seen
+    from workers.records.events import RecordedEvent
     from workers.records.trace import Relative, Trace
     from workers.records.webhook_requests import RecordedRequest
 
@@ -134,7 +134,7 @@ def event_subject(event: Event, most: int = SHOWN) -> str:
     return short(json.dumps(rest, ensure_ascii=False, default=str), most) if rest else ""
 
 
-def outcome(seen: Seen) -> str:
+def outcome(seen: RecordedEvent) -> str:
     """The decision and its reason, on one line; empty if the event was no request."""
     if seen.of:
         return f"fallback for {seen.of}: {seen.fallback}"
@@ -288,7 +288,7 @@ def _phases(attempt: Attempt) -> str:
     return f" ({said})" if said else ""
 
 
-def event_lines(fleet: Context, seen: Seen) -> Iterator[str]:
+def event_lines(fleet: Context, seen: RecordedEvent) -> Iterator[str]:
     """The first lines of an event: its id and type, its origin, and what it is about."""
     event = seen.event
     yield f"event    {seen.id}  {plain(event.type)}  {plain(event.tool)}".rstrip()

@@ -125,7 +125,7 @@ def _report_weaker(fleet: Context, jobs: list[_Job]) -> None:
 
 def _warn_of_missing_guard(fleet: Context) -> None:
     """Warn if no guard would stop the connected agents; silent if that is unknown."""
-    from bus.hooksets.guarded import missing_guard
+    from bus.hooksets.guard_presence import missing_guard
 
     shared = bool(fleet.settings().redis_url)
     with contextlib.suppress(FleethookError):

@@ -93,7 +93,7 @@ def _wrapped(text: str) -> str:
     width = shutil.get_terminal_size().columns
     if all(len(line) <= width and line.isascii() for line in text.split("\n")):
         return text
-    from workers.cli.screens.wrapping import wrap
+    from workers.cli.screens.line_wrap import wrap
 
     whole = _COMMAND.sub(lambda found: found[0].replace(" ", "\0") if len(found[0]) < width - 4 else found[0], text)
     return "\n".join(wrap(line, width) for line in whole.split("\n")).replace("\0", " ")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # 60 ms that `status --help` does not need
     from bus.wire.connections import Connections
     from workers.admin.model_health import ModelHealth
     from workers.delivery.endpoint_health import EndpointHealth
-    from workers.fleet_control.stops import Stop
+    from workers.fleet_control.stops import ActiveStop
     from workers.plugins.figures import PluginState
     from workers.records.activity import Activity
     from workers.records.status import Status
@@ -165,7 +165,7 @@ def _record(
     here: State | None,
     endpoints: Sequence[EndpointHealth],
     rejected: Sequence[Rejection],
-    stops: Sequence[Stop],
+    stops: Sequence[ActiveStop],
 ) -> dict[str, object]:
     """The state as `--json` gives it."""
     import msgspec

@@ -202,8 +202,8 @@ class _Watch:
 
     async def _trace(self, event: str) -> str:
         from workers.cli.formatting import trace_lines
+        from workers.cli.screens.line_wrap import wrap
         from workers.cli.screens.waterfall import waterfall_lines
-        from workers.cli.screens.wrapping import wrap
         from workers.records.trace import trace
         from workers.records.waterfall import waterfall
 

@@ -31,7 +31,7 @@ _LOOK_SECONDS: Final = 30.0
 _SHORTEST_LOOK: Final = 1.0
 
 
-class Problem(msgspec.Struct, frozen=True):
+class InstallFault(msgspec.Struct, frozen=True):
     """What keeps hooks from running, and what a person can do."""
 
     what: str
@@ -47,8 +47,8 @@ class InstalledHooks(msgspec.Struct, frozen=True, kw_only=True):
     """The agent's own names of the events that have a hook of ours."""
     removed: tuple[str, ...] = ()
     """Those that the last install wrote and that are gone."""
-    disabled: tuple[Problem, ...] = ()
-    untrusted: tuple[Problem, ...] = ()
+    disabled: tuple[InstallFault, ...] = ()
+    untrusted: tuple[InstallFault, ...] = ()
 
 
 class HostInstalls(msgspec.Struct, frozen=True):
@@ -101,8 +101,8 @@ def _file(
     )
 
 
-def _problems(found: Sequence[InstallProblem]) -> tuple[Problem, ...]:
-    return tuple(Problem(redact_text(one.what), redact_text(one.fix)) for one in found if one.sure)
+def _problems(found: Sequence[InstallProblem]) -> tuple[InstallFault, ...]:
+    return tuple(InstallFault(redact_text(one.what), redact_text(one.fix)) for one in found if one.sure)
 
 
 async def keep_installs(connections: Connections, keys: Keys, state: Path, grace: float) -> None:

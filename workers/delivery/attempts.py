@@ -42,7 +42,7 @@ from workers.delivery.formats import post_url
 from workers.delivery.later_context import LateContexts
 from workers.delivery.outcome_table import judge
 from workers.delivery.responses import beginning, response_text
-from workers.delivery.results import AttemptResult, Evidence, Undeliverable
+from workers.delivery.results import AttemptDetails, AttemptResult, Undeliverable
 from workers.delivery.retries import next_delay, schedule_of
 from workers.delivery.settlements import Settlement
 from workers.delivery.webhook import request_headers
@@ -313,8 +313,8 @@ def _endpoint_of(hook: Hook) -> Endpoint:
     )
 
 
-def _read_evidence(endpoint: Endpoint, request: WebhookRequest, reply: Reply) -> Evidence:
+def _read_evidence(endpoint: Endpoint, request: WebhookRequest, reply: Reply) -> AttemptDetails:
     """What the log keeps of a POST: the response; also the request if Gobby's `log_deliveries` is true; nothing if false."""
     logs = endpoint.own.get("log_deliveries")
     head, output = response_text(reply) if logs is not False else ("", "")
-    return Evidence(reply.status, output, head, reply.phases, beginning(request.body) if logs else "")
+    return AttemptDetails(reply.status, output, head, reply.phases, beginning(request.body) if logs else "")

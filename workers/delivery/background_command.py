@@ -13,7 +13,7 @@ from bus.runners.background import later_text, wakes
 from bus.runners.command import run_command
 from bus.runners.per_file import calls
 from bus.system.processes import Finished
-from workers.delivery.results import AttemptResult, Evidence, Undeliverable
+from workers.delivery.results import AttemptDetails, AttemptResult, Undeliverable
 
 
 class CommandResult(NamedTuple):
@@ -54,6 +54,6 @@ def _read_result(hook: Hook, done: Finished) -> CommandResult:
     reason = "" if wakes(hook, done) else failure(hook, done, hook.timeout)
     status = done.exit_code if done.exit_code is not None else -(done.signal or 0)
     result = AttemptResult(
-        "retry" if reason else "delivered", reason, schedule=hook.retry, evidence=Evidence(status, output(done))
+        "retry" if reason else "delivered", reason, schedule=hook.retry, evidence=AttemptDetails(status, output(done))
     )
     return CommandResult(result, later_text(hook, done))

@@ -16,14 +16,14 @@ from bus.tracing.context import TraceContext
 from workers.delivery.single_post import post_once
 
 
-class Attempt(NamedTuple):
+class TrialAttempt(NamedTuple):
     """One attempt: the receiver's reply, and what is wrong with it; empty if it accepted the event."""
 
     reply: Reply
     wrong: str
 
 
-async def post_tests(hooks: HookSet, endpoint: Endpoint, message: str, context: TraceContext) -> list[Attempt]:
+async def post_tests(hooks: HookSet, endpoint: Endpoint, message: str, context: TraceContext) -> list[TrialAttempt]:
     """Send a test; at PagerDuty also the end of the incident that it opens. Returns each attempt.
 
     `context` is the trace context of the person or program that wants the test.
@@ -43,12 +43,12 @@ async def post_tests(hooks: HookSet, endpoint: Endpoint, message: str, context: 
     async with WebhookClient(hooks.network, proxy=hooks.proxy) as client:
         client.open()  # the imports take 300 ms, which must not count as the receiver's time
         if endpoint.format != "pagerduty":
-            return [Attempt(*await post_once(client, endpoint, event))]
+            return [TrialAttempt(*await post_once(client, endpoint, event))]
         # A separate incident, so that the test changes no incident of real events.
         endpoint = msgspec.structs.replace(endpoint, resolve="session")
         event = msgspec.structs.replace(event, session=f"test-{name}")
-        sent = [Attempt(*await post_once(client, endpoint, event))]
+        sent = [TrialAttempt(*await post_once(client, endpoint, event))]
         if not sent[0].wrong:
             end = msgspec.structs.replace(event, type=EventType.SESSION_END.value, id=event_id())
-            sent.append(Attempt(*await post_once(client, endpoint, end)))
+            sent.append(TrialAttempt(*await post_once(client, endpoint, end)))
         return sent

@@ -14,7 +14,7 @@ EndpointSignal = Literal["", "ok", "failed", "gone"]
 """What an attempt shows about its endpoint. `ok`: it answered, even if it refused this delivery; empty: nothing."""
 
 
-class Evidence(NamedTuple):
+class AttemptDetails(NamedTuple):
     """The details of an attempt for its log, redacted; `deliveries.Attempt` describes each field."""
 
     status: int = 0
@@ -24,7 +24,7 @@ class Evidence(NamedTuple):
     sent: str = ""
 
 
-NO_EVIDENCE: Final = Evidence()
+NO_EVIDENCE: Final = AttemptDetails()
 
 
 class AttemptResult(NamedTuple):
@@ -39,7 +39,7 @@ class AttemptResult(NamedTuple):
     """Always empty for a command."""
     schedule: tuple[float, ...] = ()
     """Seconds before each further attempt of this delivery."""
-    evidence: Evidence = NO_EVIDENCE
+    evidence: AttemptDetails = NO_EVIDENCE
 
 
 class Undeliverable(FleethookError):

@@ -16,7 +16,7 @@ from bus.client import Bus
 from bus.events import Event
 
 
-class AgentReport(msgspec.Struct, frozen=True, kw_only=True):
+class AgentResults(msgspec.Struct, frozen=True, kw_only=True):
     """The results of one agent."""
 
     verdicts: int
@@ -27,7 +27,7 @@ class AgentReport(msgspec.Struct, frozen=True, kw_only=True):
     """The milliseconds that each request took, measured by the agent."""
 
 
-async def act(name: str, requests: int, events: int) -> AgentReport:
+async def act(name: str, requests: int, events: int) -> AgentResults:
     """Run the agent's script: in turn, a request for a verdict on a tool call and an event with the call's result."""
     published: list[str] = []
     times: list[float] = []
@@ -51,7 +51,7 @@ async def act(name: str, requests: int, events: int) -> AgentReport:
             if turn < events:
                 event = Event(type="turn:end", source=name, session=name, data={"turn": turn})
                 published.append(await bus.publish(event))
-    return AgentReport(verdicts=requests, fallbacks=fallbacks, published=tuple(published), times=tuple(times))
+    return AgentResults(verdicts=requests, fallbacks=fallbacks, published=tuple(published), times=tuple(times))
 
 
 if __name__ == "__main__":

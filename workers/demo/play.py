@@ -30,7 +30,7 @@ from bus.system.directories import Directories, directories
 from bus.wire.connections import Connections
 from bus.wire.embedded_server import bus_url, find_binary
 from bus.wire.keys import Keys
-from workers.demo.agent import AgentReport
+from workers.demo.agent import AgentResults
 from workers.demo.receiver import DemoReceiver
 from workers.runtime.lifeline import VARIABLE, lifeline
 from workers.supervisor import State, running
@@ -341,7 +341,7 @@ async def _killed(stage: DemoContext) -> None:
     reports = []
     for agent in agents:
         out, _ = await agent.communicate()
-        reports.append(msgspec.json.decode(out, type=AgentReport))
+        reports.append(msgspec.json.decode(out, type=AgentResults))
     published = [name for report in reports for name in report.published]
     verdicts = sum(report.verdicts for report in reports)
     fallbacks = sum(report.fallbacks for report in reports)

@@ -14,13 +14,13 @@ import msgspec
 from bus.agents import find
 from bus.errors import FleethookError, PatternError, Unreachable
 from bus.events import GATES, Event
-from bus.matching.scopes import Scope, scope_of
+from bus.matching.scopes import CompiledScope, scope_of
 from bus.shim.stop_flag import HEADER
 from bus.verdicts import Part, Verdict
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked
-from workers.fleet_control.stops import Stop, read_stops
+from workers.fleet_control.stops import ActiveStop, read_stops
 
 log = logging.getLogger("fleethook.stops")
 
@@ -43,7 +43,7 @@ class Enforcement:
         self._connections, self._keys = connections, keys
         self._raw: tuple[bytes, ...] = ()
         self._at = float("-inf")
-        self.stops: tuple[tuple[Stop, Scope], ...] = ()
+        self.stops: tuple[tuple[ActiveStop, CompiledScope], ...] = ()
         """Oldest first."""
         self._flags: dict[tuple[str, str], bytes] = {}
 
@@ -77,13 +77,13 @@ class Enforcement:
                 log.debug("the stops stay as they were read: %s", error)
             await asyncio.sleep(_READ_SECONDS)
 
-    def stop_for(self, event: Event) -> Stop | None:
+    def stop_for(self, event: Event) -> ActiveStop | None:
         """The oldest stop in force for an event: of a prompt, a tool call or a permission question, and of nothing else."""
         if not self.stops or event.type not in GATES:
             return None
         return next((stop for stop, scope in self.stops if scope.fits(event)), None)
 
-    def stop_for_unread(self, event: Event) -> Stop | None:
+    def stop_for_unread(self, event: Event) -> ActiveStop | None:
         """The same for a call whose payload could not be read: only host, agent and type of its event are known."""
         if not self.stops or event.type not in GATES:
             return None
@@ -114,7 +114,7 @@ class Enforcement:
         return None if stop is None else stopped(verdict or Verdict(event=event.id), stop)
 
 
-def make_flag(stops: Sequence[tuple[Stop, Scope]], host: str, source: str) -> bytes:
+def make_flag(stops: Sequence[tuple[ActiveStop, CompiledScope]], host: str, source: str) -> bytes:
     """The flag (`bus/shim/stop_flag.py`): for each event that a stop denies, the answer in the agent's own protocol.
 
     Conditions are resolved as far as host, agent and type of event decide them. What is left goes with the answer, and is
@@ -137,7 +137,7 @@ def make_flag(stops: Sequence[tuple[Stop, Scope]], host: str, source: str) -> by
     return b"\n".join((HEADER, *(row.encode() for row in rows), b"")) if rows else b""
 
 
-def stopped(verdict: Verdict, stop: Stop) -> Verdict:
+def stopped(verdict: Verdict, stop: ActiveStop) -> Verdict:
     """The verdict under a stop. It overrides what hooks said; their parts stay in the record."""
     reason = stop_reason(stop)
     part = Part(hook=HOOK, decision="deny", reason=reason, origin=stop.id)
@@ -156,15 +156,15 @@ def stopped(verdict: Verdict, stop: Stop) -> Verdict:
     )
 
 
-def stop_reason(stop: Stop) -> str:
+def stop_reason(stop: ActiveStop) -> str:
     """Why the agent is stopped, for the model and the user."""
     who = "these agents" if stop.where else "all agents"
     why = f": {stop.reason}" if stop.reason else ", and gave no reason"
     return f"{stop.by} has stopped the work of {who}{why}"
 
 
-def _scope(stop: Stop) -> Scope:
+def _scope(stop: ActiveStop) -> CompiledScope:
     try:
         return scope_of(stop.where)
     except PatternError:  # written by another version: the stricter reading
-        return Scope(None)
+        return CompiledScope(None)

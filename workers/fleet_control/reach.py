@@ -12,12 +12,12 @@ from bus.wire.keys import DONE_MS, Keys
 from bus.wire.streams import checked, flat
 from workers.coverage.reports import read_reports
 from workers.fleet_control.enforcement import Enforcement
-from workers.fleet_control.stops import Stop, shown_stop
+from workers.fleet_control.stops import ActiveStop, shown_stop
 
 _MOST_KNOWN: Final = 10_000
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True, order=True):
+class AgentOnHost(msgspec.Struct, frozen=True, kw_only=True, order=True):
     """An agent on a host."""
 
     host: str
@@ -29,15 +29,15 @@ class Reach:
 
     def __init__(self, connections: Connections, keys: Keys) -> None:
         self._connections, self._keys = connections, keys
-        self._known: dict[Place, tuple[str, ...]] = {}
-        self._new: dict[Place, tuple[str, ...]] = {}
+        self._known: dict[AgentOnHost, tuple[str, ...]] = {}
+        self._new: dict[AgentOnHost, tuple[str, ...]] = {}
 
     def note(self, host: str, source: str, stops: tuple[str, ...], *, said: Flag = "") -> None:
         """Note that an agent's hook commands on a host keep these stops from now on; none: they keep none any more.
 
         `said`: what the hook command said that it keeps. If that is something else, another process may have recorded it.
         """
-        place = Place(host=host, source=source)
+        place = AgentOnHost(host=host, source=source)
         if self._known.get(place) == stops and said in ("", "kept" if stops else "none"):
             return
         if len(self._known) >= _MOST_KNOWN:
@@ -70,12 +70,12 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
 class Reached(msgspec.Struct, frozen=True, kw_only=True):
     """The stops in force, and which agents they have and have not reached."""
 
-    stops: tuple[Stop, ...]
+    stops: tuple[ActiveStop, ...]
     """Oldest first."""
     not_reached: tuple[Missing, ...]
     """The agents that have reported and have not got every stop yet, the one with the newest event first. Their next call is
     denied if it reaches the fleet; while it cannot, their failure policy decides."""
-    kept: tuple[Place, ...]
+    kept: tuple[AgentOnHost, ...]
     """Agents that still keep a stop that was lifted, for an outage. Their next call that reaches the fleet lifts it there."""
     evaluator: bool
     """Whether an evaluator is alive. Without one only gateways and the hosts that keep a stop deny by it."""
@@ -94,9 +94,9 @@ async def read_reached(connections: Connections, keys: Keys) -> Reached:
         _place(name): set(stops.decode("ascii", "replace").split())
         for name, stops in flat(checked(rows, "reading which hosts a stop has reached")).items()
     }
-    last: dict[Place, int] = {}
+    last: dict[AgentOnHost, int] = {}
     for report in await read_reports(connections, keys) if in_force.stops else ():
-        place = Place(host=report.host, source=report.agent)
+        place = AgentOnHost(host=report.host, source=report.agent)
         last[place] = max(report.last, last.get(place, 0))
     names = set(in_force.names)
     missing = [
@@ -112,6 +112,6 @@ async def read_reached(connections: Connections, keys: Keys) -> Reached:
     )
 
 
-def _place(name: bytes) -> Place:
+def _place(name: bytes) -> AgentOnHost:
     host, _, source = name.decode("utf-8", "replace").partition("\n")
-    return Place(host=host, source=source)
+    return AgentOnHost(host=host, source=source)

@@ -24,7 +24,7 @@ MOST_REASON: Final = 500
 Via = Literal["token", "user"]
 
 
-class Stop(msgspec.Struct, frozen=True, kw_only=True):
+class ActiveStop(msgspec.Struct, frozen=True, kw_only=True):
     """One stop in force."""
 
     id: str
@@ -51,12 +51,12 @@ class StopChange(msgspec.Struct, frozen=True, kw_only=True):
 
 async def place_stop(
     connections: Connections, keys: Keys, *, by: str, via: Via = "user", where: str = "", reason: str = ""
-) -> Stop:
+) -> ActiveStop:
     """Put a stop in force for the events that fulfil `where`. Raises PatternError, ConfigError if there are too many."""
     where = where.strip()
     scope_of(where)
     at = await server_now(connections)
-    stop = Stop(
+    stop = ActiveStop(
         id="s" + event_id(at)[5:19],
         at=at,
         by=by,
@@ -87,7 +87,7 @@ async def place_stop(
 
 async def lift_stops(
     connections: Connections, keys: Keys, ids: Sequence[str] = (), *, by: str, via: Via = "user", reason: str = ""
-) -> list[Stop]:
+) -> list[ActiveStop]:
     """Lift the stops with these ids, or all; returns those that were in force. Raises NotFound for an unknown id."""
     known = {stop.id: stop for stop in await stops_in_force(connections, keys)}
     if unknown := [name for name in ids if name not in known]:
@@ -104,14 +104,14 @@ async def lift_stops(
     return lifted
 
 
-async def stops_in_force(connections: Connections, keys: Keys) -> list[Stop]:
+async def stops_in_force(connections: Connections, keys: Keys) -> list[ActiveStop]:
     """Every stop in force, oldest first, as people may see it; raises Unreachable."""
     with connections.lease() as connection:
         (raw,) = await connection.exchange([("HVALS", keys("stops"))])
     return [shown_stop(stop) for stop in read_stops(checked(raw, "reading the stops"))]
 
 
-def shown_stop(stop: Stop) -> Stop:
+def shown_stop(stop: ActiveStop) -> ActiveStop:
     """The stop without the secrets in its condition, which only those who evaluate it need."""
     return msgspec.structs.replace(stop, where=redact_text(stop.where))
 
@@ -137,14 +137,14 @@ async def stop_history(connections: Connections, keys: Keys, most: int = 20) -> 
     return found
 
 
-def read_stops(values: Iterable[bytes]) -> list[Stop]:
+def read_stops(values: Iterable[bytes]) -> list[ActiveStop]:
     """The stops in their stored form, oldest first. One that cannot be read counts for every agent."""
     found = []
     for raw in values:
         try:
-            found.append(msgspec.json.decode(raw, type=Stop))
+            found.append(msgspec.json.decode(raw, type=ActiveStop))
         except (msgspec.DecodeError, UnicodeDecodeError):  # of a newer version: the stricter reading
-            found.append(Stop(id="unreadable", at=0, by="an unknown version of fleethook"))
+            found.append(ActiveStop(id="unreadable", at=0, by="an unknown version of fleethook"))
     return sorted(found, key=lambda stop: (stop.at, stop.id))
 
 

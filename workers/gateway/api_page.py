@@ -13,8 +13,8 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from workers.gateway.api_path import ApiPath, Content
 from workers.gateway.asyncapi import AsyncApi
-from workers.gateway.endpoint import Content, Endpoint
 from workers.gateway.openapi import OpenApi
 
 _STYLE: Final = """
@@ -40,19 +40,19 @@ _HEADERS: Final = {
 HTML: Final = "text/html"
 
 
-def described(paths: Iterable[Endpoint], asyncapi: AsyncApi, version: str) -> tuple[Endpoint, ...]:
-    """The endpoints, and those that describe them: `/openapi.json`, `/asyncapi.json` and `/docs`."""
+def described(paths: Iterable[ApiPath], asyncapi: AsyncApi, version: str) -> tuple[ApiPath, ...]:
+    """The paths, and those that describe them: `/openapi.json`, `/asyncapi.json` and `/docs`."""
     page = ApiPage(asyncapi)
     openapi = OpenApi(
         (
             *paths,
-            Endpoint("GET", "/asyncapi.json", None, asyncapi.handle, (Content(dict[str, Any]),)),
-            Endpoint("GET", "/docs", None, page.handle, (Content(str, (HTML,)),)),
+            ApiPath("GET", "/asyncapi.json", None, asyncapi.handle, (Content(dict[str, Any]),)),
+            ApiPath("GET", "/docs", None, page.handle, (Content(str, (HTML,)),)),
         ),
         version,
     )
     page.openapi = openapi
-    return openapi.endpoints
+    return openapi.paths
 
 
 class ApiPage:

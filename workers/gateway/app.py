@@ -22,6 +22,7 @@ from workers.delivery.dead_letters import DeadLetter
 from workers.delivery.deliveries import Delivery
 from workers.gateway.access import CALLER, Access
 from workers.gateway.api_page import described
+from workers.gateway.api_path import TEXT, ApiPath, Content, Handle
 from workers.gateway.asyncapi import AsyncApi
 from workers.gateway.bodies import release
 from workers.gateway.calls.entries import Entries
@@ -29,7 +30,6 @@ from workers.gateway.calls.event_formats import BATCH, STRUCTURED
 from workers.gateway.calls.hooks import ROUTE, Hooks
 from workers.gateway.calls.programs import Programs
 from workers.gateway.calls.trace_headers import TRACE_HEADERS
-from workers.gateway.endpoint import TEXT, Content, Endpoint, Handle
 from workers.gateway.health import Health
 from workers.gateway.live.sse import LiveEvents
 from workers.gateway.metrics import Metrics
@@ -57,7 +57,7 @@ from workers.gateway.records.record_types import (
     Sent,
     TraceRecord,
 )
-from workers.records.sessions import Session
+from workers.records.sessions import SessionRecord
 from workers.records.status import Role
 
 log = logging.getLogger("fleethook.gateway")
@@ -83,7 +83,7 @@ _STREAM: Final = (Content(str, ("text/event-stream",)),)
 _PLAIN: Final = (Content(str, (TEXT,)),)
 
 
-def endpoints(
+def api_paths(
     hooks: Hooks,
     entries: Entries,
     programs: Programs,
@@ -94,12 +94,12 @@ def endpoints(
     live: LiveEvents,
     asyncapi: AsyncApi,
     version: str,
-    more: Iterable[Endpoint] = (),
-    pages: Iterable[Endpoint] = (),
-) -> tuple[Endpoint, ...]:
+    more: Iterable[ApiPath] = (),
+    pages: Iterable[ApiPath] = (),
+) -> tuple[ApiPath, ...]:
     """Every path of a gateway; `more` are those of packages that make their own, `pages` those for people's browsers."""
     paths = (
-        Endpoint(
+        ApiPath(
             "POST",
             ROUTE,
             "publish",
@@ -110,7 +110,7 @@ def endpoints(
             body=(Content(None),),
             refuse=hooks.refuse,
         ),
-        Endpoint(
+        ApiPath(
             "POST",
             "/v1/entries",
             "publish",
@@ -120,7 +120,7 @@ def endpoints(
             also=(202,),
             refusals=(504,),
         ),
-        Endpoint(
+        ApiPath(
             "GET",
             "/v1/entries/{id}",
             "publish",
@@ -129,7 +129,7 @@ def endpoints(
             query=NoQuery,
             also=(204,),
         ),
-        Endpoint(
+        ApiPath(
             "POST",
             "/v1/events",
             "publish",
@@ -139,7 +139,7 @@ def endpoints(
             body=_EVENTS,
             status=202,
         ),
-        Endpoint(
+        ApiPath(
             "POST",
             "/v1/requests",
             "publish",
@@ -150,20 +150,20 @@ def endpoints(
             body=_EVENTS,
             refusals=(504,),
         ),
-        Endpoint("GET", "/livez", None, health.live, _PLAIN),
-        Endpoint("GET", "/readyz", None, health.ready, _PLAIN, query=ReadyQuery),
-        *metrics.endpoints(),
+        ApiPath("GET", "/livez", None, health.live, _PLAIN),
+        ApiPath("GET", "/readyz", None, health.ready, _PLAIN, query=ReadyQuery),
+        *metrics.paths(),
         _list("/v1/events", lists.events, EventRecord, EventQuery),
-        Endpoint("GET", "/v1/events/{id}", "observe", lists.event, (Content(TraceRecord),), query=NoQuery),
+        ApiPath("GET", "/v1/events/{id}", "observe", lists.event, (Content(TraceRecord),), query=NoQuery),
         _list("/v1/deliveries", lists.deliveries, Delivery, DeliveryQuery),
         _list("/v1/dead", lists.dead, DeadLetter, LetterQuery),
         _list("/v1/hooks", lists.hooks, HookRecord),
         _list("/v1/plugins", lists.plugins, PluginRecord),
         _list("/v1/endpoints", lists.endpoints, EndpointRecord),
-        _list("/v1/sessions", lists.sessions, Session, SessionQuery),
+        _list("/v1/sessions", lists.sessions, SessionRecord, SessionQuery),
         _list("/v1/hosts", lists.hosts, Host),
         _list("/v1/workers", lists.workers, Role),
-        Endpoint("GET", "/v1/live/sse", "observe", live.handle, _STREAM, query=LiveQuery),
+        ApiPath("GET", "/v1/live/sse", "observe", live.handle, _STREAM, query=LiveQuery),
         _act("/v1/deliveries/retry", operations.retry, Ids, Done),
         _act("/v1/dead/redrive", operations.redrive, Ids, Done),
         _act("/v1/endpoints/{id}/pause", operations.pause, Pause, EndpointState),
@@ -173,16 +173,16 @@ def endpoints(
     return (*described(paths, asyncapi, version), *pages)
 
 
-def _act(path: str, handle: Handle, body: Any, answer: Any, *refusals: int) -> Endpoint:
+def _act(path: str, handle: Handle, body: Any, answer: Any, *refusals: int) -> ApiPath:
     bodies = (Content(body),) if body is not None else ()
-    return Endpoint("POST", path, "operate", handle, (Content(answer),), body=bodies, refusals=refusals)
+    return ApiPath("POST", path, "operate", handle, (Content(answer),), body=bodies, refusals=refusals)
 
 
-def _list(path: str, handle: Handle, item: Any, query: type[msgspec.Struct] = ListQuery) -> Endpoint:
-    return Endpoint("GET", path, "observe", handle, (), item=item, query=query)
+def _list(path: str, handle: Handle, item: Any, query: type[msgspec.Struct] = ListQuery) -> ApiPath:
+    return ApiPath("GET", path, "observe", handle, (), item=item, query=query)
 
 
-def application(paths: tuple[Endpoint, ...], sockets: Mapping[str, Socket], access: Access) -> Starlette:
+def application(paths: tuple[ApiPath, ...], sockets: Mapping[str, Socket], access: Access) -> Starlette:
     """The application; all errors of all paths have the format of `problems`."""
     by_path: dict[str, dict[str, Handle]] = {}
     patience = Patience()
@@ -213,16 +213,16 @@ def _by_method(handles: Mapping[str, Handle]) -> Handle:
     return answer
 
 
-def _checked(endpoint: Endpoint, access: Access, patience: Patience) -> Handle:
-    """The handler of an endpoint: checks the caller, and turns errors into problems. What only reads is tried again."""
-    reads = endpoint.method == "GET" and endpoint.scope is not None
+def _checked(path: ApiPath, access: Access, patience: Patience) -> Handle:
+    """The handler of a path: checks the caller, and turns errors into problems. What only reads is tried again."""
+    reads = path.method == "GET" and path.scope is not None
 
     async def check(request: Request) -> None:
-        request.scope[CALLER] = await access.check(request, endpoint.scope, from_anywhere=endpoint.from_anywhere)
+        request.scope[CALLER] = await access.check(request, path.scope, from_anywhere=path.from_anywhere)
 
     async def handle(request: Request) -> Response:
         await check(request)
-        return await endpoint.handle(request)
+        return await path.handle(request)
 
     async def answer(request: Request) -> Response:
         try:
@@ -230,13 +230,13 @@ def _checked(endpoint: Endpoint, access: Access, patience: Patience) -> Handle:
                 response = await patience.read(lambda: handle(request))
             else:
                 await patience.read(lambda: check(request))
-                response = await endpoint.handle(request)
+                response = await path.handle(request)
         except FleethookError as error:
-            response = _failed(endpoint, request, problem_of(error))
+            response = _failed(path, request, problem_of(error))
         except Exception as error:
-            log.exception("%s %s", endpoint.method, endpoint.path)
+            log.exception("%s %s", path.method, path.path)
             detail = f"the gateway failed on this call ({type(error).__name__}); its log says why"
-            response = _failed(endpoint, request, Problem(500, "failed", detail))
+            response = _failed(path, request, Problem(500, "failed", detail))
         finally:
             release(request.scope)
         response.headers.update(_HEADERS)
@@ -260,8 +260,8 @@ def _checked_socket(handle: Socket, access: Access) -> Socket:
     return answer
 
 
-def _failed(endpoint: Endpoint, request: Request, problem: Problem) -> Response:
-    return problem.response() if endpoint.refuse is None else endpoint.refuse(request, problem)
+def _failed(path: ApiPath, request: Request, problem: Problem) -> Response:
+    return problem.response() if path.refuse is None else path.refuse(request, problem)
 
 
 async def _unrouted(request: Request, error: Exception) -> Response:

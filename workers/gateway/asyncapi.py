@@ -16,7 +16,7 @@ from bus.verdicts import Verdict
 from bus.wire.codec import write_json
 from bus.wire.entry_fields import ASKED, PUBLISHED, RECORDED
 from bus.wire.keys import DECLARED, Keys
-from workers.gateway.endpoint import JSON
+from workers.gateway.api_path import JSON
 from workers.gateway.gobby import message_types as gobby
 from workers.gateway.live import message_types as live
 

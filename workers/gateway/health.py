@@ -17,7 +17,7 @@ from workers.gateway.problems import Problem
 _SECONDS: Final = 1.0
 
 
-class Check(NamedTuple):
+class ReadinessCheck(NamedTuple):
     """One check of readiness."""
 
     name: str
@@ -47,7 +47,7 @@ class Health:
             raise Problem(503, "not-ready", "; ".join(troubles), {"Retry-After": "1"})
         return PlainTextResponse("ok\n")
 
-    async def _checks(self) -> list[Check]:
+    async def _checks(self) -> list[ReadinessCheck]:
         try:
             async with asyncio.timeout(_SECONDS):
                 with self._connections.lease() as connection:
@@ -55,7 +55,10 @@ class Health:
             checked(pong, "asking redis")
             answers = checked(alive, "looking for an evaluator") == 1
         except TimeoutError:
-            return [Check("redis", f"no answer within {_SECONDS:g} s"), Check("evaluator", "unknown")]
+            return [ReadinessCheck("redis", f"no answer within {_SECONDS:g} s"), ReadinessCheck("evaluator", "unknown")]
         except FleethookError as error:
-            return [Check("redis", str(error)), Check("evaluator", "unknown")]
-        return [Check("redis"), Check("evaluator", "" if answers else "none is alive, so hooks get their fallback")]
+            return [ReadinessCheck("redis", str(error)), ReadinessCheck("evaluator", "unknown")]
+        return [
+            ReadinessCheck("redis"),
+            ReadinessCheck("evaluator", "" if answers else "none is alive, so hooks get their fallback"),
+        ]

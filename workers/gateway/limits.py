@@ -19,7 +19,7 @@ _RESERVED_FILES: Final = 256
 LOCAL_PEER: Final = "unix socket"
 
 
-class Limits(NamedTuple):
+class SocketLimits(NamedTuple):
     """The limits of one listening socket."""
 
     connections: int = 4096
@@ -38,15 +38,15 @@ class Limits(NamedTuple):
     """How long a caller may take nothing of a response."""
 
 
-def limits_for(connections: int, *, shared: bool) -> Limits:
+def limits_for(connections: int, *, shared: bool) -> SocketLimits:
     """The limits for so many connections; `shared`: callers of several machines, each of which gets half at most."""
-    return Limits(connections=connections, per_peer=max(1, connections // 2) if shared else connections)
+    return SocketLimits(connections=connections, per_peer=max(1, connections // 2) if shared else connections)
 
 
 class Admission:
     """Counts the connections of one listening socket, and says which are too many."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: SocketLimits) -> None:
         self.limits = limits
         self._peers: Counter[str] = Counter()
         self._count = 0

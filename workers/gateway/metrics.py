@@ -20,7 +20,7 @@ from bus.hooksets.in_force import HookSet, Watcher
 from bus.system.directories import Directories
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
-from workers.gateway.endpoint import Content, Endpoint
+from workers.gateway.api_path import ApiPath, Content
 from workers.gateway.live.feed import Feed
 from workers.gateway.records.list_responses import json_response
 from workers.gateway.records.plugin_records import plugin_records
@@ -101,13 +101,13 @@ class Metrics:
         }
         return json_response(found)
 
-    def endpoints(self) -> tuple[Endpoint, ...]:
+    def paths(self) -> tuple[ApiPath, ...]:
         """The paths of the figures."""
         text = (Content(str, ("text/plain",)),)
         return (
-            Endpoint("GET", "/metrics", "observe", self.scrape, text),
-            Endpoint("GET", "/admin/metrics", "observe", self.scrape, text),
-            Endpoint("GET", "/admin/status", "observe", self.status, (Content(AdminStatus),), query=NoQuery),
+            ApiPath("GET", "/metrics", "observe", self.scrape, text),
+            ApiPath("GET", "/admin/metrics", "observe", self.scrape, text),
+            ApiPath("GET", "/admin/status", "observe", self.status, (Content(AdminStatus),), query=NoQuery),
         )
 
     async def _here(self) -> HookSet:

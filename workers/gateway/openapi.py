@@ -1,4 +1,4 @@
-"""`/openapi.json`: the gateway's OpenAPI 3.1 description, made from its endpoints and their types."""
+"""`/openapi.json`: the gateway's OpenAPI 3.1 description, made from its paths and their types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bus.wire.codec import write_json
-from workers.gateway.endpoint import JSON, Content, Endpoint
+from workers.gateway.api_path import JSON, ApiPath, Content
 from workers.gateway.problems import MEDIA_TYPE, TITLES, ProblemBody
 from workers.gateway.records.list_responses import NDJSON
 
@@ -28,11 +28,11 @@ _WITH_BODY: Final = (400, 408, 413, 415)
 
 
 class OpenApi:
-    """The description of the given endpoints and of itself."""
+    """The description of the given paths and of itself."""
 
-    def __init__(self, endpoints: Iterable[Endpoint], version: str) -> None:
-        own = Endpoint("GET", "/openapi.json", None, self.handle, (Content(dict[str, Any]),))
-        self.endpoints = (*endpoints, own)
+    def __init__(self, api_paths: Iterable[ApiPath], version: str) -> None:
+        own = ApiPath("GET", "/openapi.json", None, self.handle, (Content(dict[str, Any]),))
+        self.paths = (*api_paths, own)
         self._version = version
 
     async def handle(self, _: Request) -> Response:
@@ -46,12 +46,12 @@ class OpenApi:
     @cached_property
     def document(self) -> dict[str, Any]:
         """The description as a value."""
-        kinds = {id(kind): kind for endpoint in self.endpoints for kind in _kinds(endpoint)}
+        kinds = {id(kind): kind for path in self.paths for kind in _kinds(path)}
         schemas, components = msgspec.json.schema_components(list(kinds.values()), ref_template=_REFS)
         by_kind = dict(zip(kinds, schemas, strict=True))
         paths: dict[str, dict[str, Any]] = {}
-        for endpoint in self.endpoints:
-            paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, by_kind)
+        for path in self.paths:
+            paths.setdefault(path.path, {})[path.method.lower()] = _operation(path, by_kind)
         return {
             "openapi": "3.1.0",
             "info": {"title": "Fleethook gateway", "version": self._version, "description": _ABOUT},
@@ -63,32 +63,32 @@ class OpenApi:
         }
 
 
-def _kinds(endpoint: Endpoint) -> list[Any]:
-    used = [content.kind for content in (*endpoint.answer, *endpoint.body)] + [endpoint.item, ProblemBody]
+def _kinds(path: ApiPath) -> list[Any]:
+    used = [content.kind for content in (*path.answer, *path.body)] + [path.item, ProblemBody]
     return [kind for kind in used if kind is not None]
 
 
-def _operation(endpoint: Endpoint, schemas: Mapping[int, Any]) -> dict[str, Any]:
+def _operation(path: ApiPath, schemas: Mapping[int, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = {
-        "operationId": re.sub(r"\W+", "_", f"{endpoint.method.lower()}{endpoint.path}").strip("_"),
-        "summary": (endpoint.handle.__doc__ or "").strip().partition("\n")[0],
-        "parameters": _parameters(endpoint),
-        "security": [{"token": [endpoint.scope]}] if endpoint.scope else [],
+        "operationId": re.sub(r"\W+", "_", f"{path.method.lower()}{path.path}").strip("_"),
+        "summary": (path.handle.__doc__ or "").strip().partition("\n")[0],
+        "parameters": _parameters(path),
+        "security": [{"token": [path.scope]}] if path.scope else [],
         "responses": {
-            str(endpoint.status): {"description": "Success.", **_answers(endpoint, schemas)},
-            **{str(status): {"description": "Success, without a body."} for status in endpoint.also},
-            **{str(status): _problem(status, schemas) for status in _refusals(endpoint)},
+            str(path.status): {"description": "Success.", **_answers(path, schemas)},
+            **{str(status): {"description": "Success, without a body."} for status in path.also},
+            **{str(status): _problem(status, schemas) for status in _refusals(path)},
         },
     }
-    if endpoint.body:
-        operation["requestBody"] = {"required": True, "content": _contents(endpoint.body, schemas)}
+    if path.body:
+        operation["requestBody"] = {"required": True, "content": _contents(path.body, schemas)}
     return operation
 
 
-def _answers(endpoint: Endpoint, schemas: Mapping[int, Any]) -> dict[str, Any]:
-    if endpoint.item is None:
-        return {"content": _contents(endpoint.answer, schemas)} if endpoint.answer else {}
-    item = schemas[id(endpoint.item)]
+def _answers(path: ApiPath, schemas: Mapping[int, Any]) -> dict[str, Any]:
+    if path.item is None:
+        return {"content": _contents(path.answer, schemas)} if path.answer else {}
+    item = schemas[id(path.item)]
     cursor = {"type": ["string", "null"], "description": "The cursor of the next page; null at the end."}
     page = {"items": {"type": "array", "items": item}, "next": cursor}
     lines = {"type": "string", "description": "An item on each line, to the end of the list."}
@@ -108,28 +108,27 @@ def _contents(contents: Iterable[Content], schemas: Mapping[int, Any]) -> dict[s
     }
 
 
-def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
+def _parameters(path: ApiPath) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        for name in _PATH_PARAMETER.findall(endpoint.path)
+        for name in _PATH_PARAMETER.findall(path.path)
     ]
-    if endpoint.query is not None:
-        schema = msgspec.json.schema(endpoint.query)
-        for name, said in schema["$defs"][endpoint.query.__name__]["properties"].items():
+    if path.query is not None:
+        schema = msgspec.json.schema(path.query)
+        for name, said in schema["$defs"][path.query.__name__]["properties"].items():
             found.append({"name": name, "in": "query", "description": said.pop("description", ""), "schema": said})
     found += [
-        {"name": name, "in": "header", "description": text, "schema": {"type": "string"}}
-        for name, text in endpoint.headers
+        {"name": name, "in": "header", "description": text, "schema": {"type": "string"}} for name, text in path.headers
     ]
     return found
 
 
-def _refusals(endpoint: Endpoint) -> list[int]:
-    statuses = {*_ALWAYS, *endpoint.refusals} - {endpoint.status}
-    statuses |= {*_WITH_TOKEN} if endpoint.scope else set()
-    statuses |= {*_WITH_BODY} if endpoint.body else set()
-    statuses |= {400} if endpoint.query is not None else set()
-    statuses |= {404} if "{" in endpoint.path else set()
+def _refusals(path: ApiPath) -> list[int]:
+    statuses = {*_ALWAYS, *path.refusals} - {path.status}
+    statuses |= {*_WITH_TOKEN} if path.scope else set()
+    statuses |= {*_WITH_BODY} if path.body else set()
+    statuses |= {400} if path.query is not None else set()
+    statuses |= {404} if "{" in path.path else set()
     return sorted(statuses)
 
 

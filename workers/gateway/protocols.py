@@ -16,7 +16,7 @@ from websockets.http11 import Request
 
 from bus.errors import FleethookError
 from workers.gateway.limits import LOCAL_PEER, Admission
-from workers.gateway.live.sending import ABORT, LATENCY
+from workers.gateway.live.feed_sender import ABORT, LATENCY
 from workers.gateway.problems import TITLES, Problem
 
 _LINGER_SECONDS: Final = 1.0

@@ -30,10 +30,10 @@ from bus.wire.keys import Keys
 from workers.fleet_control.enforcement import Enforcement
 from workers.gateway import registration
 from workers.gateway.access import LOCAL, Access, bracketed, is_loopback
-from workers.gateway.app import application, endpoints
-from workers.gateway.approvals.answering import approval_endpoints
+from workers.gateway.app import api_paths, application
 from workers.gateway.approvals.link_pages import link_pages
-from workers.gateway.approvals.remembering import remembering_endpoints
+from workers.gateway.approvals.question_paths import approval_paths
+from workers.gateway.approvals.remember_paths import remember_paths
 from workers.gateway.asyncapi import AsyncApi
 from workers.gateway.calls.entries import Entries
 from workers.gateway.calls.hooks import Hooks
@@ -41,8 +41,8 @@ from workers.gateway.calls.programs import Programs
 from workers.gateway.gobby.listeners import MOST_MESSAGE, GobbyListeners
 from workers.gateway.gobby.websocket import gobby_socket
 from workers.gateway.health import Health
+from workers.gateway.hooksets.hookset_paths import Publishing
 from workers.gateway.hooksets.operator import Operator
-from workers.gateway.hooksets.publishing import Publishing
 from workers.gateway.hooksets.trials import Trials
 from workers.gateway.limits import Admission, allow_open_files, limits_for
 from workers.gateway.live.feed import Feed
@@ -51,16 +51,16 @@ from workers.gateway.live.websocket import LiveSocket
 from workers.gateway.mcp.path import McpPath
 from workers.gateway.mcp.tools import Tools
 from workers.gateway.metrics import Metrics
-from workers.gateway.pages.sign_in_paths import sign_in_endpoints
+from workers.gateway.pages.sign_in_paths import sign_in_paths
 from workers.gateway.pages.sign_ins import SignIns
-from workers.gateway.pages.static_files import page_endpoints
+from workers.gateway.pages.static_files import page_paths
 from workers.gateway.protocols import limited
-from workers.gateway.records.delivery_views import delivery_endpoints
-from workers.gateway.records.messaging import message_endpoints
+from workers.gateway.records.delivery_views import delivery_paths
+from workers.gateway.records.message_paths import message_paths
 from workers.gateway.records.operations import Operations
 from workers.gateway.records.record_lists import RecordLists
 from workers.gateway.records.replays import Replays
-from workers.gateway.records.stopping import stop_endpoints
+from workers.gateway.records.stop_paths import stop_paths
 from workers.gateway.tokens import TokenBook
 from workers.runtime.consumer_loop import cancel_tasks
 from workers.runtime.counters import Counters
@@ -120,7 +120,7 @@ class Gateway:
         )
         self._mcp = McpPath(Tools(connections, rq, keys, settings, places, watcher), _version(), watcher)
         self._app = application(
-            endpoints(
+            api_paths(
                 Hooks(transport, self._stops, budget=budget, policy=policy),
                 Entries(transport),
                 Programs(transport, self._stops, budget=budget, policy=policy),
@@ -132,17 +132,17 @@ class Gateway:
                 AsyncApi(keys, _version()),
                 _version(),
                 (
-                    *approval_endpoints(connections, keys),
-                    *remembering_endpoints(connections, keys, watcher, self._operator),
-                    *stop_endpoints(connections, keys),
-                    *message_endpoints(connections, keys),
-                    *delivery_endpoints(connections, keys, watcher),
-                    *Publishing(connections, keys, self._operator).endpoints(),
-                    *Trials(watcher, settings).endpoints(),
-                    *Replays(connections, keys, watcher).endpoints(),
-                    *sign_in_endpoints(connections, keys, self._tokens),
+                    *approval_paths(connections, keys),
+                    *remember_paths(connections, keys, watcher, self._operator),
+                    *stop_paths(connections, keys),
+                    *message_paths(connections, keys),
+                    *delivery_paths(connections, keys, watcher),
+                    *Publishing(connections, keys, self._operator).paths(),
+                    *Trials(watcher, settings).paths(),
+                    *Replays(connections, keys, watcher).paths(),
+                    *sign_in_paths(connections, keys, self._tokens),
                 ),
-                (*link_pages(connections, keys), *page_endpoints(), *self._mcp.endpoints()),
+                (*link_pages(connections, keys), *page_paths(), *self._mcp.paths()),
             ),
             {"/v1/live": LiveSocket(self._feed).handle, "/ws": gobby_socket(self._feed).handle},
             access,

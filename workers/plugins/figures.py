@@ -47,7 +47,7 @@ class PluginState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The number of the last order to reload that this worker has carried out."""
 
 
-class Figures:
+class PluginFigures:
     """The calls of one plugin in one worker."""
 
     def __init__(self) -> None:

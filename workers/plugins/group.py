@@ -16,10 +16,10 @@ from bus.hooks import Hook, Plugin
 from bus.matching.checker_messages import encodable_event
 from bus.outcomes import NOTHING, Outcome
 from bus.plugins.conversion import outcome
-from bus.plugins.loading import on_this_machine
-from bus.plugins.messages import Call, Invoke, LoadedPlugin, Seen
+from bus.plugins.loader import on_this_machine
+from bus.plugins.messages import Call, Invoke, LoadedPlugin, VerdictSummary
 from bus.secrets.redaction import redact_text
-from workers.plugins.figures import Breaker, Figures, PluginState, State
+from workers.plugins.figures import Breaker, PluginFigures, PluginState, State
 from workers.plugins.process import PluginDown, PluginProcess
 
 log = logging.getLogger("fleethook.plugins")
@@ -44,7 +44,7 @@ class PluginGroup:
     def __init__(self, plugins: Sequence[Plugin], layer: str, folder: str) -> None:
         self.plugins, self.layer, self._folder = tuple(plugins), layer, folder
         self._wanted = self.plugins
-        self.figures = {plugin.name: Figures() for plugin in plugins}
+        self.figures = {plugin.name: PluginFigures() for plugin in plugins}
         self.used_at = time.monotonic()
         self.reloaded, self.restarts = 0, -1
         self._current: PluginProcess | None = None
@@ -70,7 +70,7 @@ class PluginGroup:
             return Outcome(failure=f"hook {hook.id!r} has no handler")
         began = time.monotonic()
         self.used_at = began
-        figures = self.figures.get(hook.plugin) or Figures()
+        figures = self.figures.get(hook.plugin) or PluginFigures()
         process = self._current
         if process is None and not self._deaths and not self._problems:
             try:
@@ -100,7 +100,7 @@ class PluginGroup:
         self._deaths = 0
         return outcome(hook, answer)
 
-    def observe(self, hook: Hook, event: Event, seen: Seen | None, known: tuple[str, ...] = ()) -> None:
+    def observe(self, hook: Hook, event: Event, seen: VerdictSummary | None, known: tuple[str, ...] = ()) -> None:
         """Show an event with its verdict to a handler, in the background."""
         self.used_at = time.monotonic()
         if self._closed or (self._current is None and self._deaths):
@@ -114,7 +114,7 @@ class PluginGroup:
     def _observed(self, _task: asyncio.Task[Any]) -> None:
         self._observing -= 1
 
-    async def _observe(self, hook: Hook, event: Event, seen: Seen | None, known: tuple[str, ...]) -> None:
+    async def _observe(self, hook: Hook, event: Event, seen: VerdictSummary | None, known: tuple[str, ...]) -> None:
         await self._ready.wait()
         process = self._current
         if process is None or hook.handler is None or not self._has_handler(process, hook):
@@ -326,7 +326,7 @@ class PluginGroup:
         return any(not method or name == method for name, _, _ in loaded.handlers)
 
     def _call(
-        self, hook: Hook, event: Event, *, observes: bool, seen: Seen | None, known: tuple[str, ...]
+        self, hook: Hook, event: Event, *, observes: bool, seen: VerdictSummary | None, known: tuple[str, ...]
     ) -> Callable[[int], Call]:
         if self._packed[0] is not event:  # several handlers get the same event
             self._packed = (event, msgspec.Raw(_pack(event)))
@@ -340,7 +340,7 @@ class PluginGroup:
         return PluginProcess(found, self._folder, lambda line: log.info("plugin %s: %s", names, line))
 
     def _note_plugins(self) -> None:
-        self.figures = {plugin.name: self.figures.get(plugin.name) or Figures() for plugin in self.plugins}
+        self.figures = {plugin.name: self.figures.get(plugin.name) or PluginFigures() for plugin in self.plugins}
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         task = asyncio.create_task(work)

@@ -15,7 +15,7 @@ from bus.hooks import Hook, Plugin
 from bus.hooksets.in_force import HookSet
 from bus.outcomes import Outcome
 from bus.plugins.conversion import seen_verdict
-from bus.plugins.loading import in_order
+from bus.plugins.loader import in_order
 from bus.verdicts import Verdict
 from workers.plugins.figures import PluginState
 from workers.plugins.group import PluginGroup

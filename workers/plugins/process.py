@@ -17,7 +17,7 @@ import msgspec
 
 from bus.errors import DecodeError, FleethookError
 from bus.hooks import Plugin
-from bus.plugins.messages import TO_WORKER, Answer, Cancel, Frames, Load, Loaded, LoadedPlugin, Stop, framed
+from bus.plugins.messages import TO_WORKER, Answer, Cancel, Finish, Frames, Load, Loaded, LoadedPlugin, framed
 from bus.plugins.process import OUT_OF_MEMORY, command
 from bus.secrets.redaction import redact_text
 from bus.system.environment import base_env, fit_env
@@ -125,7 +125,7 @@ class PluginProcess:
         if not self.ended.is_set():
             while self.waiting:
                 await asyncio.wait(list(self.waiting.values()))
-            self._send(framed(Stop()))
+            self._send(framed(Finish()))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.ended.wait(), UNLOAD_SECONDS)
             self.kill("did not unload in time")

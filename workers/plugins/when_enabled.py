@@ -17,7 +17,7 @@ from bus.wire.keys import Keys
 
 if TYPE_CHECKING:  # importing it takes 30 ms and some MB, which a fleet without plugins need not pay
     from workers.plugins.host import PluginHost
-    from workers.plugins.published import PublishedReader
+    from workers.plugins.published_events import PublishedReader
     from workers.plugins.records import PluginRecorder
 
 START_SECONDS: Final = 5.0
@@ -91,7 +91,7 @@ class PluginsWhenEnabled:
     def _started(self) -> PluginHost:
         if self._host is None:
             from workers.plugins.host import PluginHost
-            from workers.plugins.published import PublishedReader
+            from workers.plugins.published_events import PublishedReader
             from workers.plugins.records import PluginRecorder
 
             self._host = PluginHost(self._watcher.for_event, self._watcher.host)

@@ -13,7 +13,7 @@ from bus.wire.codec import decode_verdict
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import StreamEntry
-from workers.records.events import Seen, events_pages, read_seen
+from workers.records.events import RecordedEvent, events_pages, read_seen
 
 MINUTES: Final = 60
 MOST_EVENTS: Final = 5_000
@@ -34,7 +34,7 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
     p95: float = 0.0
     fallbacks: int = 0
     """The number of answers that no hook gave, plus the number of hooks that failed and whose failure policy decided."""
-    denials: tuple[Seen, ...] = ()
+    denials: tuple[RecordedEvent, ...] = ()
     """The last ones, newest first."""
     since: int = 0
     """If not all events of the hour were read: when the oldest one that was read was recorded (ms since 1970); else 0."""
@@ -45,7 +45,7 @@ async def recent_activity(connections: Connections, keys: Keys, now: int | None 
     now = int(time.time() * 1000) if now is None else now
     minutes, took = [0] * MINUTES, list[float]()
     events, fallbacks, since = 0, 0, 0
-    denials: list[Seen] = []
+    denials: list[RecordedEvent] = []
     start = str(now - MINUTES * 60_000)
     async for entries in events_pages(connections, keys, start=start, newest_first=True):
         for entry in entries:

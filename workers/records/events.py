@@ -47,7 +47,7 @@ OnProgress = Callable[[int], None]
 """Called with the number of entries that have been searched."""
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of the event stream as people see it; secrets in it are redacted."""
 
     id: str
@@ -84,13 +84,13 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
         return self.fallback or (self.verdict.fallback if self.verdict is not None else "")
 
 
-def event_test(wanted: Filter) -> Callable[[Seen], bool]:
+def event_test(wanted: Filter) -> Callable[[RecordedEvent], bool]:
     """A function that tests an event; raises PatternError."""
     types, tool = type_index(wanted), parse_tool(wanted.tool)
     source = source_name(wanted.source) if wanted.source else ""
     condition = compile_condition(wanted.where) if wanted.where else None
 
-    def test(seen: Seen) -> bool:
+    def test(seen: RecordedEvent) -> bool:
         event = seen.event
         return (
             seen.ms >= wanted.since
@@ -106,11 +106,11 @@ def event_test(wanted: Filter) -> Callable[[Seen], bool]:
     return test
 
 
-def _has_decision(seen: Seen, decision: str) -> bool:
+def _has_decision(seen: RecordedEvent, decision: str) -> bool:
     return decision in {"", seen.decision} or (decision == "fallback" and bool(seen.fallback_reason))
 
 
-def _holds(condition: Condition, seen: Seen) -> bool:
+def _holds(condition: Condition, seen: RecordedEvent) -> bool:
     """Whether the condition holds; False if it uses a field that the event does not have."""
     verdict = seen.verdict
     facts = {"decision": seen.decision, "reason": verdict.reason if verdict is not None else ""}
@@ -173,7 +173,7 @@ async def recent(
     *,
     most: int = 50,
     on_progress: OnProgress | None = None,
-) -> list[Seen]:
+) -> list[RecordedEvent]:
     """At most `most` events that pass the filter, newest first; reads no events before its `since`."""
     fits, found, looked = event_test(wanted), [], 0
     async for entries in events_pages(connections, keys, start=str(wanted.since or "-"), newest_first=True):
@@ -189,7 +189,9 @@ async def recent(
     return found
 
 
-async def find_event(connections: Connections, keys: Keys, name: str, *, on_progress: OnProgress | None = None) -> Seen:
+async def find_event(
+    connections: Connections, keys: Keys, name: str, *, on_progress: OnProgress | None = None
+) -> RecordedEvent:
     """The event of this id, recorded or still waiting for its verdict; raises NotFound.
 
     Searches around the time in the id, then the copies that deliveries keep, then the whole stream: an agent's
@@ -304,7 +306,7 @@ def _end_if_cancelled() -> None:
         raise asyncio.CancelledError
 
 
-def read_seen(entry: StreamEntry, keys: Keys) -> Seen:
+def read_seen(entry: StreamEntry, keys: Keys) -> RecordedEvent:
     """An entry as people see it; never raises: `problem` says what could not be read."""
     request = read_request(entry, keys)
     event = Event(
@@ -324,7 +326,7 @@ def read_seen(entry: StreamEntry, keys: Keys) -> Seen:
             event = read_event(request)
     except DecodeError as error:
         problem = str(error)
-    return Seen(
+    return RecordedEvent(
         id=request.id,
         entry=entry.id,
         ms=entry.ms,
@@ -340,7 +342,7 @@ def read_seen(entry: StreamEntry, keys: Keys) -> Seen:
     )
 
 
-def record(seen: Seen, *, raw: bool = False) -> dict[str, Any]:
+def record(seen: RecordedEvent, *, raw: bool = False) -> dict[str, Any]:
     """An event as `--json` gives it: its fields and its verdict; `raw` adds the agent's own payload."""
     plain: dict[str, Any] = msgspec.to_builtins(seen.event)
     if not raw:

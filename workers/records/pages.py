@@ -16,7 +16,7 @@ from bus.wire.streams import checked
 from workers.delivery.dead_letters import DeadLetter
 from workers.delivery.deliveries import Delivery
 from workers.delivery.filters import Filter, delivery_test, letter_test
-from workers.records.events import Seen, event_test, events_pages, read_seen
+from workers.records.events import RecordedEvent, event_test, events_pages, read_seen
 from workers.records.selection import read_deliveries, read_letters
 
 MOST_SEARCHED: Final = 20_000
@@ -49,9 +49,11 @@ class Page(NamedTuple, Generic[T]):
     after: str = ""
 
 
-async def event_page(connections: Connections, keys: Keys, wanted: Filter, most: int, before: str = "") -> Page[Seen]:
+async def event_page(
+    connections: Connections, keys: Keys, wanted: Filter, most: int, before: str = ""
+) -> Page[RecordedEvent]:
     """The newest events before a position that pass the filter."""
-    fits, found, looked = event_test(wanted), list[Seen](), 0
+    fits, found, looked = event_test(wanted), list[RecordedEvent](), 0
     end = f"({before}" if before else str(wanted.until or "+")
     pages = events_pages(connections, keys, start=str(wanted.since or "-"), end=end, newest_first=True)
     async for entries in pages:

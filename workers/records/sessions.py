@@ -22,7 +22,7 @@ MOST_EVENTS: Final = 5_000
 """How many of the newest events are read: about ten megabytes at most."""
 
 
-class Session(msgspec.Struct, frozen=True, kw_only=True):
+class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One session of an agent, as far as the newest events say; what could be a secret is redacted."""
 
     id: str
@@ -60,14 +60,14 @@ class _Tally(msgspec.Struct, kw_only=True):
     fallbacks: int = 0
 
 
-async def sessions(connections: Connections, keys: Keys) -> list[Session]:
+async def sessions(connections: Connections, keys: Keys) -> list[SessionRecord]:
     """The sessions of the newest `MOST_EVENTS` events, the one with the newest event first."""
     found: dict[tuple[str, str, str], _Tally] = {}
     async for entry in newest_entries(connections, keys, MOST_EVENTS):
         _count(entry, keys, found)
     known = await read_coverage(connections, keys, ((source, name) for name, source, _ in found))
     return [
-        Session(
+        SessionRecord(
             **redact_texts({"id": name, "source": source, "host": host, "cwd": one.cwd, "last_type": one.last_type}),
             first=one.first,
             last=one.last,

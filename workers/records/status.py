@@ -12,7 +12,7 @@ import msgspec
 from bus.config.settings import Settings
 from bus.errors import FleethookError, Unreachable
 from bus.hooksets.guard_changes import GuardChange, read_changes
-from bus.hooksets.guarded import missing_guard
+from bus.hooksets.guard_presence import missing_guard
 from bus.hooksets.known_hosts import KnownHost, known_hosts
 from bus.hooksets.published import current_version
 from bus.host_requests import GROUP as HOSTS

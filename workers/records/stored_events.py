@@ -9,11 +9,11 @@ from bus.events import Event
 from bus.requests import read_event, read_request
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
-from workers.records.events import Seen, find_entry_anywhere, read_seen
+from workers.records.events import RecordedEvent, find_entry_anywhere, read_seen
 from workers.records.id_prefixes import whole_event_id
 
 
-async def stored_event(connections: Connections, keys: Keys, beginning: str) -> tuple[Event, Seen]:
+async def stored_event(connections: Connections, keys: Keys, beginning: str) -> tuple[Event, RecordedEvent]:
     """The event with this id prefix, and its redacted record. Raises NotFound, AmbiguousId and DecodeError."""
     name = await whole_event_id(connections, keys, beginning)
     entry, pending = await find_entry_anywhere(connections, keys, name, None)

@@ -14,7 +14,7 @@ from bus.wire.keys import Keys
 from bus.wire.streams import StreamEntry, checked
 from workers.delivery.dead_letters import DeadLetter, dead_letters
 from workers.delivery.deliveries import Delivery, delivery
-from workers.records.events import OnProgress, Seen, events_pages, find_event, moment, read_seen, record
+from workers.records.events import OnProgress, RecordedEvent, events_pages, find_event, moment, read_seen, record
 
 MOST_STEPS: Final = 16
 """The most parents that a trace follows."""
@@ -54,7 +54,7 @@ class FallbackReport(msgspec.Struct, frozen=True, kw_only=True):
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """An event and everything that it caused, as far as it is still kept."""
 
-    event: Seen
+    event: RecordedEvent
     reports: tuple[FallbackReport, ...] = ()
     deliveries: tuple[Delivery, ...] = ()
     dead: tuple[DeadLetter, ...] = ()
@@ -120,7 +120,7 @@ async def _deliveries(connections: Connections, keys: Keys, name: str, letters: 
 
 
 async def _children_and_reports(
-    connections: Connections, keys: Keys, event: Seen, name: str
+    connections: Connections, keys: Keys, event: RecordedEvent, name: str
 ) -> tuple[dict[str, list[Relative]], list[FallbackReport], int]:
     """Children by their parent, and the fallback reports about this event, from its request to the end of the stream.
 
@@ -143,11 +143,11 @@ async def _children_and_reports(
     return children, reports, 0
 
 
-def _took(event: Seen) -> int:
+def _took(event: RecordedEvent) -> int:
     return int(event.verdict.ms) + 1 if event.verdict is not None else 0
 
 
-async def _parents(connections: Connections, keys: Keys, event: Seen) -> list[Relative]:
+async def _parents(connections: Connections, keys: Keys, event: RecordedEvent) -> list[Relative]:
     found: list[Relative] = []
     name, seen = event.event.parent, {event.id}
     while name and name not in seen and len(found) < MOST_STEPS:
@@ -173,7 +173,7 @@ def _descendants(name: str, children: dict[str, list[Relative]]) -> Iterable[Rel
         stack += [(below, depth + 1) for below in reversed(children.get(child.id, []))]
 
 
-def _relative(seen: Seen, *, depth: int = 0) -> Relative:
+def _relative(seen: RecordedEvent, *, depth: int = 0) -> Relative:
     event = seen.event
     return Relative(
         id=seen.id,
@@ -187,7 +187,7 @@ def _relative(seen: Seen, *, depth: int = 0) -> Relative:
     )
 
 
-def _report(seen: Seen, entry: StreamEntry) -> FallbackReport:
+def _report(seen: RecordedEvent, entry: StreamEntry) -> FallbackReport:
     return FallbackReport(id=seen.id, ms=entry.ms, why=seen.fallback, host=seen.event.host)
 
 

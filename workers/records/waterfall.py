@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, NamedTuple
 from bus.requests import MOST_BUDGET_MS
 from bus.verdicts import Verdict
 from workers.delivery.deliveries import Attempt, Delivery
-from workers.records.events import Seen
+from workers.records.events import RecordedEvent
 from workers.records.trace import Trace, trace_record
 from workers.runtime.wording import counted
 
@@ -20,7 +20,7 @@ _WORTH_NAMING: Final = 0.05
 """Unexplained time up to this many milliseconds gets no line."""
 
 
-class Span(NamedTuple):
+class WaterfallBar(NamedTuple):
     """One part of the time; `start` and `ms` are milliseconds from the beginning of the axis."""
 
     name: str
@@ -38,7 +38,7 @@ class Span(NamedTuple):
         return self.start + self.ms
 
 
-def waterfall(trace: Trace) -> list[Span]:
+def waterfall(trace: Trace) -> list[WaterfallBar]:
     """The spans of an event's time, each before the spans within it; empty if the event is not recorded yet.
 
     Stream ids and attempts have whole milliseconds, hooks and phases have fractions: parts may overlap by a millisecond.
@@ -59,7 +59,7 @@ def timed_trace_record(trace: Trace) -> dict[str, Any]:
     return {**trace_record(trace), "waterfall": [span._asdict() for span in waterfall(trace)]}
 
 
-def _start_ms(seen: Seen) -> int:
+def _start_ms(seen: RecordedEvent) -> int:
     """When its hook command started, by the time in its id; with a wrong clock, when it was requested or recorded."""
     match = _ID_TIME.fullmatch(seen.id)
     latest = seen.asked or seen.ms
@@ -67,35 +67,35 @@ def _start_ms(seen: Seen) -> int:
     return id_ms if latest - MOST_BUDGET_MS < id_ms <= latest else latest
 
 
-def _request_spans(seen: Seen, began: int) -> Iterator[Span]:
+def _request_spans(seen: RecordedEvent, began: int) -> Iterator[WaterfallBar]:
     recorded = float(seen.ms - began)
     if seen.verdict is None or not seen.asked:
         if recorded:
-            yield Span("hook command", 0.0, recorded, note="start, reading, sending")
+            yield WaterfallBar("hook command", 0.0, recorded, note="start, reading, sending")
         if seen.verdict is not None:
             yield from _evaluation_spans(seen.verdict, max(0.0, recorded - seen.verdict.ms))
         return
     asked = float(seen.asked - began)
     if asked:
-        yield Span("hook command", 0.0, asked, note="start, reading, sending")
+        yield WaterfallBar("hook command", 0.0, asked, note="start, reading, sending")
     decided = max(asked, float(seen.decided - began)) if seen.decided else recorded
     held = _held_since(seen)
     evaluated = decided if held is None else min(decided, float(held - began))
     start = max(asked, evaluated - seen.verdict.ms)
     if start - asked >= _WORTH_NAMING:
         note = "until an evaluator has it" if seen.decided else "until an evaluator has it, and the time of the reply"
-        yield Span("queue", asked, start - asked, kind="wait", note=note)
+        yield WaterfallBar("queue", asked, start - asked, kind="wait", note=note)
     yield from _evaluation_spans(seen.verdict, start)
     if decided - evaluated >= _WORTH_NAMING:
-        yield Span(
+        yield WaterfallBar(
             "person", evaluated, decided - evaluated, kind="wait", note="held until a person's answer or its end"
         )
     if seen.decided:
         replied = max(decided, start + seen.verdict.ms)
-        yield Span("reply", replied, max(0.0, recorded - replied), note="written for the agent, and recorded")
+        yield WaterfallBar("reply", replied, max(0.0, recorded - replied), note="written for the agent, and recorded")
 
 
-def _held_since(seen: Seen) -> int | None:
+def _held_since(seen: RecordedEvent) -> int | None:
     """When its call began to wait for a person; None if it was not held, or a ticket of an earlier call let it pass."""
     approval = seen.verdict.approval if seen.verdict is not None else None
     if approval is None or approval.ticket or not seen.asked <= approval.asked:
@@ -103,8 +103,8 @@ def _held_since(seen: Seen) -> int | None:
     return approval.asked
 
 
-def _evaluation_spans(verdict: Verdict, start: float) -> Iterator[Span]:
-    yield Span("verdict", start, verdict.ms, decision=verdict.decision, note=verdict.version)
+def _evaluation_spans(verdict: Verdict, start: float) -> Iterator[WaterfallBar]:
+    yield WaterfallBar("verdict", start, verdict.ms, decision=verdict.decision, note=verdict.version)
     groups = [
         (f"{len(rules)} silent rule{'s' if len(rules) > 1 else ''}", sum(rules.values()) / 1000, "", place)
         for place, rules in verdict.silent.items()
@@ -114,35 +114,37 @@ def _evaluation_spans(verdict: Verdict, start: float) -> Iterator[Span]:
     is_parallel = known > verdict.ms + 1  # hooks of the Claude format start at the same time
     at = start
     for name, ms, decision, place in groups:
-        yield Span(name, at, ms, 1, decision=decision, note=place)
+        yield WaterfallBar(name, at, ms, 1, decision=decision, note=place)
         at = at if is_parallel else at + ms
     if groups and not is_parallel and verdict.ms - known >= _WORTH_NAMING:
-        yield Span("unexplained", at, verdict.ms - known, 1, "unexplained", "perhaps matching and conditions")
+        yield WaterfallBar("unexplained", at, verdict.ms - known, 1, "unexplained", "perhaps matching and conditions")
 
 
-def _delivery_spans(delivery: Delivery, began: int, recorded: float) -> Iterator[Span]:
+def _delivery_spans(delivery: Delivery, began: int, recorded: float) -> Iterator[WaterfallBar]:
     created = max(recorded, float(delivery.created - began))
     last = delivery.log[-1].ms if delivery.log else delivery.created
     end = max(created, float(last - began))
-    yield Span(
+    yield WaterfallBar(
         delivery.target, created, end - created, decision=delivery.state, note=counted(len(delivery.log), "attempt")
     )
     if created - recorded >= 1:
-        yield Span("dispatcher", recorded, created - recorded, 1, "wait", "from the event's record to its deliveries")
+        yield WaterfallBar(
+            "dispatcher", recorded, created - recorded, 1, "wait", "from the event's record to its deliveries"
+        )
     at = created
     first = max(1, delivery.attempts - len(delivery.log) + 1)
     for number, attempt in enumerate(delivery.log, first):
         start = max(at, attempt.ms - attempt.took - began)
         if start - at >= 1:
             name = "carrier" if number == first else "back-off"
-            yield Span(name, at, start - at, 1, "wait", "waits for a carrier" if name == "carrier" else "")
+            yield WaterfallBar(name, at, start - at, 1, "wait", "waits for a carrier" if name == "carrier" else "")
         yield from _attempt_spans(number, attempt, start)
         at = start + attempt.took
 
 
-def _attempt_spans(number: int, attempt: Attempt, start: float) -> Iterator[Span]:
+def _attempt_spans(number: int, attempt: Attempt, start: float) -> Iterator[WaterfallBar]:
     note = f"status {attempt.status}" if attempt.status else attempt.error
-    yield Span(f"attempt {number}", start, attempt.took, 1, decision=attempt.outcome, note=note)
+    yield WaterfallBar(f"attempt {number}", start, attempt.took, 1, decision=attempt.outcome, note=note)
     phases = attempt.phases
     if phases is None:
         return
@@ -150,7 +152,7 @@ def _attempt_spans(number: int, attempt: Attempt, start: float) -> Iterator[Span
     body = phases.total - sum(ms for _, ms in parts)
     at = start + max(0.0, attempt.took - phases.total)
     if attempt.took - phases.total >= _WORTH_NAMING:
-        yield Span(
+        yield WaterfallBar(
             "unexplained",
             start,
             attempt.took - phases.total,
@@ -160,5 +162,5 @@ def _attempt_spans(number: int, attempt: Attempt, start: float) -> Iterator[Span
         )
     for name, ms in (*parts, ("body", body)):
         if ms >= _WORTH_NAMING:
-            yield Span(name, at, ms, 2)
+            yield WaterfallBar(name, at, ms, 2)
         at += max(0.0, ms)

@@ -16,8 +16,8 @@ from bus.errors import FleethookError, Unreachable
 from bus.events import PRE_TOOL, SOURCES, Event, EventType
 from bus.hooksets.files_in_force import Rejected
 from bus.hooksets.guard_changes import report
+from bus.hooksets.guard_presence import NO_GUARD, has_guard, no_guard_for, was_guarded
 from bus.hooksets.guard_watch import GuardWatch
-from bus.hooksets.guarded import NO_GUARD, has_guard, no_guard_for, was_guarded
 from bus.hooksets.in_force import HookSet
 from bus.ids import host_name
 from bus.requests import Request, is_canonical

@@ -13,7 +13,7 @@ from bus.errors import OverBudget
 from bus.events import Event
 from bus.hooks import DECIDING, Hook
 from bus.hooksets.in_force import HookSet
-from bus.matching.checker_messages import Question, answer_rule
+from bus.matching.checker_messages import MatchQuestion, answer_rule
 from bus.matching.disk import light_disk
 from bus.matching.findings import Findings
 from bus.matching.rules import unread_notes
@@ -83,14 +83,14 @@ class RequestHooks:
                 rules = {
                     other.id: other.rule for other in self.hook_set.blocking(event, findings) if other.rule is not None
                 }
-                found = await self._find(Question(event=event, rules=rules | {hook.id: hook.rule}))
+                found = await self._find(MatchQuestion(event=event, rules=rules | {hook.id: hook.rule}))
                 answer = found.rules[hook.id]
         outcome = rule_outcome(hook, event, answer)
         if late and outcome.decision != "abstain":
             return msgspec.structs.replace(outcome, reason=f"{outcome.reason.rstrip('.')} ({_LATE}; it counts as true)")
         return outcome
 
-    async def _find(self, question: Question) -> Findings:
+    async def _find(self, question: MatchQuestion) -> Findings:
         if self._checks is None:
             raise OverBudget("the check is too heavy for the reading loop")
         event, known = question.event, self._findings_for(question.event)

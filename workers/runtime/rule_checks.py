@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from bus.matching.checker import WALL_SECONDS
-from bus.matching.checker_messages import Question
+from bus.matching.checker_messages import MatchQuestion
 from bus.matching.findings import Findings, ask, checker, unanswered
 from bus.system.child import ChildProcess
 
@@ -48,7 +48,7 @@ class RuleChecks:
         for child in self._all:
             child.close()
 
-    async def find(self, question: Question, agent: str, seconds: float) -> Findings:
+    async def find(self, question: MatchQuestion, agent: str, seconds: float) -> Findings:
         """The findings, within `seconds` or WALL_SECONDS if that is less; `agent` is the agent that waits for them."""
         seconds = min(seconds, WALL_SECONDS)
         until = time.monotonic() + seconds

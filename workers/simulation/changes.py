@@ -15,10 +15,10 @@ from bus.hooksets.hookfile import HookFile, parse_hook_file
 from bus.hooksets.published import diff
 from bus.hooksets.trust import project_file
 from workers.admin.endpoint_edit import Edited
-from workers.admin.remembering import Plan
-from workers.admin.remembering import planned as plan_to_remember
+from workers.admin.rule_exceptions import Plan
+from workers.admin.rule_exceptions import planned as plan_to_remember
 from workers.approvals.questions import AskingRule, Question
-from workers.approvals.remembered import Remembered
+from workers.approvals.remembered_calls import Remembered
 from workers.approvals.summary import summary
 from workers.simulation.suggestions import Suggestion, deny_entry
 

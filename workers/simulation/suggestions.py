@@ -18,7 +18,7 @@ from bus.hooks import Hook
 from bus.hooksets.guards import packs
 from bus.hooksets.in_force import HookSet, Layered
 from workers.admin.dry_run import open_judge
-from workers.approvals.remembered import has_secret
+from workers.approvals.remembered_calls import has_secret
 from workers.simulation.history import AskedCall, HookHistory
 
 PROTECTED: Final = "fleethook-itself"

@@ -136,20 +136,22 @@ _PATHS: Final = ("hooks", "commands", "agents", "skills", "outputStyles", "workf
 _WANTED: Final = ("version", "description", "author")
 
 
-class Findings(NamedTuple):
+class ManifestFindings(NamedTuple):
     """What a check found: errors, and what works but is not as it should be."""
 
     problems: list[ConfigError]
     warnings: list[str]
 
 
-def check_manifest(document: Document, at: PathParts = (), *, more: Mapping[str, Any] | None = None) -> Findings:
+def check_manifest(
+    document: Document, at: PathParts = (), *, more: Mapping[str, Any] | None = None
+) -> ManifestFindings:
     """Check the manifest at a place in a document; `more` are the types of further fields (of a marketplace's entry)."""
     value: Plain = document.value
     for part in at:
         value = value[part]
     if not isinstance(value, dict):
-        return Findings([document.error(at, "a manifest is an object", hint='write {"name": "…"}')], [])
+        return ManifestFindings([document.error(at, "a manifest is an object", hint='write {"name": "…"}')], [])
     fields = {**FIELDS, **(more or {})}
     problems: list[ConfigError] = []
     warnings: list[ConfigError] = []
@@ -163,7 +165,7 @@ def check_manifest(document: Document, at: PathParts = (), *, more: Mapping[str,
     if "name" not in value:
         problems.append(document.error(at, '"name" is missing', hint='add "name": "my-plugin"'))
     warnings += _advice(document, at, value, is_entry=more is not None)
-    return Findings(problems, list(map(str, warnings)))
+    return ManifestFindings(problems, list(map(str, warnings)))
 
 
 def check_json(file: str) -> ConfigError | None:

@@ -74,7 +74,7 @@ class Judged(NamedTuple):
         return "" if self.line.expect in ("stop", self.decision) else "other decision"
 
 
-class Figures(NamedTuple):
+class CorpusFigures(NamedTuple):
     """How many of the lines to stop were stopped, and how many of the harmless ones."""
 
     to_stop: int
@@ -130,17 +130,17 @@ def lines_without(lines: Iterable[CorpusLine], known: Iterable[CorpusLine]) -> l
     return [line for line in lines if line.identity not in seen]
 
 
-def figures(judged: Iterable[Judged]) -> Figures:
+def figures(judged: Iterable[Judged]) -> CorpusFigures:
     """The figures of these lines together."""
     counts = {"to_stop": 0, "stopped": 0, "harmless": 0, "false_alarms": 0}
     for one in judged:
         total, hit = ("harmless", "false_alarms") if one.line.expect == "allow" else ("to_stop", "stopped")
         counts[total] += 1
         counts[hit] += one.stopped
-    return Figures(**counts)
+    return CorpusFigures(**counts)
 
 
-def figures_by_group(judged: Iterable[Judged]) -> dict[str, Figures]:
+def figures_by_group(judged: Iterable[Judged]) -> dict[str, CorpusFigures]:
     """The figures of each group, in the order of their names."""
     groups: dict[str, list[Judged]] = {}
     for one in judged:

@@ -18,7 +18,7 @@ from tests.support.gateway import Gateway
 from tests.support.waiting import wait_until
 from workers.delivery.deliveries import Delivery
 from workers.gateway.records.record_types import EventRecord, HookRecord, TraceRecord
-from workers.records.sessions import Session
+from workers.records.sessions import SessionRecord
 from workers.records.status import Role
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("G-19")]
@@ -69,7 +69,7 @@ def test_answers_have_the_types_that_describe_them(world: Fleet, client: httpx.C
         "/v1/events": EventRecord,
         "/v1/deliveries": Delivery,
         "/v1/hooks": HookRecord,
-        "/v1/sessions": Session,
+        "/v1/sessions": SessionRecord,
         "/v1/workers": Role,
     }
     wait_until(lambda: client.get("/v1/hooks").json()["items"], "the list has the published hooks")

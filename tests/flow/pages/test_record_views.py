@@ -14,7 +14,7 @@ from tests.support.fleet import Fleet, fleet
 from tests.support.gateway import Gateway
 from tests.support.receivers import Answer, Receiver, receiving
 from tests.support.waiting import wait_until
-from workers.approvals.questions import Wanted, question_page
+from workers.approvals.questions import QuestionFilter, question_page
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("G-22", "G-19")]
 
@@ -82,7 +82,7 @@ def past(world: Fleet, gateway: Gateway) -> None:
 
 def question_states(world: Fleet) -> list[str]:
     """The states of all questions."""
-    page = world.ask(lambda connections: question_page(connections, world.keys, Wanted(), 10))
+    page = world.ask(lambda connections: question_page(connections, world.keys, QuestionFilter(), 10))
     return [question.state for question in page.items]
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from bus.config.settings import Settings
 from bus.errors import FleethookError, Unreachable
-from bus.hooksets.guarded import PUBLISH, missing_guard
+from bus.hooksets.guard_presence import PUBLISH, missing_guard
 from bus.hooksets.known_hosts import known_hosts
 from bus.hooksets.published import current_version, load_version
 from bus.system.directories import Directories

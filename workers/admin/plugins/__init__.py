@@ -17,7 +17,7 @@ from bus.hooksets.in_force import Layered
 from bus.hooksets.plugin_owner import owners
 
 
-class Listed(msgspec.Struct, frozen=True, kw_only=True):
+class ListedPlugin(msgspec.Struct, frozen=True, kw_only=True):
     """One plugin; `problem` says what could not be read, and why."""
 
     name: str
@@ -36,9 +36,9 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-def plugins(layers: Iterable[Layered]) -> list[Listed]:
+def plugins(layers: Iterable[Layered]) -> list[ListedPlugin]:
     """Every plugin of the layers, in order; only the names for published sets, whose files are on another machine."""
-    found: list[Listed] = []
+    found: list[ListedPlugin] = []
     for contents in layers:
         if contents.file.imports:
             found += [
@@ -48,13 +48,13 @@ def plugins(layers: Iterable[Layered]) -> list[Listed]:
             hooks = [hook for hook in contents.file.hooks if hook.plugin and hook.enabled and hook.handler is None]
             counted = Counter((hook.plugin, hook.dialect) for hook in hooks)
             found += [
-                Listed(name=name, dialect=dialect, layer=contents.layer, hooks=count)
+                ListedPlugin(name=name, dialect=dialect, layer=contents.layer, hooks=count)
                 for (name, dialect), count in counted.items()
             ]
     return found
 
 
-def _of(imported: Imported, file: HookFile, layer: str) -> Iterator[Listed]:
+def _of(imported: Imported, file: HookFile, layer: str) -> Iterator[ListedPlugin]:
     ids = set(imported.hooks)
     counted = Counter(hook.plugin for hook in file.hooks if hook.id in ids and hook.enabled)
     dialect = imported.dialect
@@ -62,34 +62,36 @@ def _of(imported: Imported, file: HookFile, layer: str) -> Iterator[Listed]:
     try:
         if not imported.enabled:
             name = claude_plugins.plugin_contents(path, hooks_only=True).name if path.is_dir() else path.name
-            yield Listed(name=name, enabled=False, origin=imported.origin, dialect=dialect, layer=layer)
+            yield ListedPlugin(name=name, enabled=False, origin=imported.origin, dialect=dialect, layer=layer)
         elif dialect == pigo_hooks.NAME:
             for pigo in pigo_hooks.plugins(path):
                 count = counted[pigo.name]
-                yield Listed(
+                yield ListedPlugin(
                     name=pigo.name, enabled=pigo.enabled, hooks=count, origin=pigo.origin, dialect=dialect, layer=layer
                 )
         elif dialect in {"claude", "ion"}:
             yield from _folders(path, counted, imported, layer)
     except ConfigError as error:
-        yield Listed(
+        yield ListedPlugin(
             name=path.name, enabled=False, problem=str(error), origin=imported.origin, dialect=dialect, layer=layer
         )
 
 
-def _folders(path: Path, counted: Counter[str], imported: Imported, layer: str) -> Iterator[Listed]:
+def _folders(path: Path, counted: Counter[str], imported: Imported, layer: str) -> Iterator[ListedPlugin]:
     known = owners(path, imported.dialect) if imported.guessed else {}
     for folder in claude_plugins.plugin_roots(path):
         dialect = known.get(os.path.realpath(folder), imported.dialect)
         if layer == "project" and claude_plugins.leads_out(folder, folder.parent):
             why = "it is a link that leads out of the project's plugins, so it is not read"
-            yield Listed(name=folder.name, dialect=dialect, layer=layer, enabled=False, origin=str(folder), problem=why)
+            yield ListedPlugin(
+                name=folder.name, dialect=dialect, layer=layer, enabled=False, origin=str(folder), problem=why
+            )
             continue
         contents = claude_plugins.plugin_contents(folder, single_files=dialect == "ion")
         # The problems of its hooks are reported with the hook files.
         known_problems = {str(problem) for problem in claude_plugins.plugin_contents(folder, hooks_only=True).problems}
         more = [text for problem in contents.problems if (text := str(problem)) not in known_problems]
-        yield Listed(
+        yield ListedPlugin(
             name=contents.name,
             dialect=dialect,
             layer=layer,

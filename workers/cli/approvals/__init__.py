@@ -31,12 +31,12 @@ def approvals() -> None:
 @pass_fleet
 def list_(fleet: Context, every: bool, states: tuple[str, ...], session: str, limit: int, whole: bool) -> None:
     """List the questions that wait, newest first."""
-    from workers.approvals.questions import Wanted, question_page
+    from workers.approvals.questions import QuestionFilter, question_page
     from workers.cli.approvals.texts import show_questions
     from workers.cli.fleet_control.notice import say_stops
 
     say_stops(fleet)
-    wanted = Wanted(states=states or (() if every else ("waiting",)), session=session)
+    wanted = QuestionFilter(states=states or (() if every else ("waiting",)), session=session)
     page = fleet.run(lambda connections: question_page(connections, fleet.keys(), wanted, limit))
     nothing = "there are none" if every or states else "no call waits for a person"
     show_questions(fleet, page.items, nothing, whole=whole)
@@ -72,7 +72,7 @@ def approve(fleet: Context, name: str, comment: str, remember: bool, yes: bool) 
     if not remember:
         _print(fleet, _answer(fleet, name, "approve", comment))
         return
-    from workers.cli.approvals.remembering import planned, remember_call
+    from workers.cli.approvals.remember import planned, remember_call
 
     plan = planned(fleet, _read(fleet, name))  # a call that cannot be remembered is not answered either
     said = _answer(fleet, plan.remembered.question.id, "approve", comment)
@@ -106,8 +106,8 @@ def remember_(fleet: Context, name: str, dry_run: bool, yes: bool) -> None:
 
     The exception goes where the rule is: into your file, the project's file, or the published set.
     """
-    from workers.approvals.remembered import check_approved
-    from workers.cli.approvals.remembering import planned, remember_call
+    from workers.approvals.remembered_calls import check_approved
+    from workers.cli.approvals.remember import planned, remember_call
 
     question = _read(fleet, name)
     check_approved(question)

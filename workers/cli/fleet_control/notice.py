@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from workers.cli.common import Context
-    from workers.fleet_control.stops import Stop
+    from workers.fleet_control.stops import ActiveStop
 
 
-def read_stops_now(fleet: Context) -> list[Stop]:
+def read_stops_now(fleet: Context) -> list[ActiveStop]:
     """The stops in force; none while the server cannot be asked, which the screen itself says."""
     from bus.errors import FleethookError
     from workers.fleet_control.stops import stops_in_force
@@ -21,7 +21,7 @@ def read_stops_now(fleet: Context) -> list[Stop]:
         return []
 
 
-def stop_notice(stops: Sequence[Stop]) -> str:
+def stop_notice(stops: Sequence[ActiveStop]) -> str:
     """What is stopped, in one line; empty if nothing is."""
     from workers.cli.formatting import plain, when
 

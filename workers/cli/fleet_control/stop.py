@@ -10,7 +10,7 @@ from workers.cli.common import Context, common_options, pass_fleet
 
 if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from bus.wire.connections import Connections
-    from workers.fleet_control.stops import Stop
+    from workers.fleet_control.stops import ActiveStop
 
 
 @click.command()
@@ -37,7 +37,7 @@ def stop(fleet: Context, where: str, reason: str, listing: bool) -> None:
         return
     fleet.require_person("stop", published=True)
 
-    async def work(connections: Connections) -> Stop:
+    async def work(connections: Connections) -> ActiveStop:
         by, via = await who_runs_this(connections, fleet.keys())
         return await place_stop(connections, fleet.keys(), by=by, via=via, where=where, reason=reason)
 
@@ -59,7 +59,7 @@ def resume(fleet: Context, ids: tuple[str, ...], reason: str) -> None:
 
     fleet.require_person("resume", published=True)
 
-    async def work(connections: Connections) -> list[Stop]:
+    async def work(connections: Connections) -> list[ActiveStop]:
         by, via = await who_runs_this(connections, fleet.keys())
         return await lift_stops(connections, fleet.keys(), ids, by=by, via=via, reason=reason)
 

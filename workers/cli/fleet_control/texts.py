@@ -10,21 +10,21 @@ import msgspec
 from workers.cli.common import Context
 from workers.cli.formatting import plain, when
 from workers.fleet_control.messages import Message
-from workers.fleet_control.reach import Missing, Place, Reached
-from workers.fleet_control.stops import Stop, StopChange
+from workers.fleet_control.reach import AgentOnHost, Missing, Reached
+from workers.fleet_control.stops import ActiveStop, StopChange
 from workers.runtime.wording import counted
 
 _MOST_PLACES: Final = 20
 
 
-def stop_text(stop: Stop) -> str:
+def stop_text(stop: ActiveStop) -> str:
     """A stop in force in one line."""
     scope = f"where {stop.where}" if stop.where else "every agent"
     why = f": {stop.reason}" if stop.reason else ""
     return plain(f"{stop.id}  {scope}, since {when(stop.at)}, by {stop.by}{why}", 600)
 
 
-def show_placed(fleet: Context, stop: Stop, reached: Reached) -> None:
+def show_placed(fleet: Context, stop: ActiveStop, reached: Reached) -> None:
     """Print what a stop does, and which hosts have not got it yet."""
     if fleet.json:
         places = msgspec.to_builtins(reached.not_reached)
@@ -36,7 +36,7 @@ def show_placed(fleet: Context, stop: Stop, reached: Reached) -> None:
     _say_places(fleet, reached)
 
 
-def show_lifted(fleet: Context, lifted: Sequence[Stop], reached: Reached) -> None:
+def show_lifted(fleet: Context, lifted: Sequence[ActiveStop], reached: Reached) -> None:
     """Print which stops were lifted, and which hosts have not heard of it yet."""
     if fleet.json:
         fleet.data({"lifted": [stop.id for stop in lifted], "kept": msgspec.to_builtins(reached.kept)})
@@ -87,7 +87,7 @@ def _missing(places: Sequence[Missing]) -> str:
     return plain(f"{shown} and {more} more" if more > 0 else shown, 2000)
 
 
-def _names(places: Sequence[Place]) -> str:
+def _names(places: Sequence[AgentOnHost]) -> str:
     shown = ", ".join(f"{place.source} on {place.host}" for place in places[:_MOST_PLACES])
     more = len(places) - _MOST_PLACES
     return plain(f"{shown} and {more} more" if more > 0 else shown, 2000)

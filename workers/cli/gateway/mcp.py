@@ -26,7 +26,7 @@ def mcp(fleet: Context) -> None:
     \b
     claude mcp add fleethook -- fleethook mcp
     """
-    from workers.gateway.mcp.server import Plugins, mcp_server, serve_stdio
+    from workers.gateway.mcp.server import PluginAccess, mcp_server, serve_stdio
     from workers.gateway.mcp.tools import Tools
     from workers.plugins.mcp.servers import PluginServers, offers_here
 
@@ -50,7 +50,7 @@ def mcp(fleet: Context) -> None:
         # Their processes have the rights of this user, who could start them without this command too.
         servers = PluginServers(offers_here(watcher), project=os.getcwd())
         try:
-            await serve_stdio(mcp_server(tools, _version(), scopes, Plugins(servers, "observe")))
+            await serve_stdio(mcp_server(tools, _version(), scopes, PluginAccess(servers, "observe")))
         finally:
             await servers.close()
             if rq is not connections:

@@ -15,7 +15,7 @@ from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from bus.errors import ConfigError
-    from bus.hooksets.guards.corpus import CorpusLine, Figures, Judged
+    from bus.hooksets.guards.corpus import CorpusFigures, CorpusLine, Judged
 
 _PERCENT = click.FloatRange(0, 100)
 
@@ -168,7 +168,7 @@ def _report(judged: Sequence[Judged], problems: Sequence[ConfigError], names: Se
     }
 
 
-def _figures(judgement: Figures) -> dict[str, Any]:
+def _figures(judgement: CorpusFigures) -> dict[str, Any]:
     recall, false_alarms = judgement.recall, judgement.false_alarm_rate
     return {
         **judgement._asdict(),
@@ -225,7 +225,7 @@ def _cells(part: int, whole: int, percent: float | None) -> tuple[str, str]:
     return (f"{part} of {whole}", f"{percent:.1f} %") if percent is not None else ("-", "-")
 
 
-def _hold_limits(found: Figures, min_recall: float | None, max_false_alarms: float | None) -> None:
+def _hold_limits(found: CorpusFigures, min_recall: float | None, max_false_alarms: float | None) -> None:
     recall, false_alarms = found.recall, found.false_alarm_rate
     said = []
     if min_recall is not None and (recall is None or recall < min_recall):

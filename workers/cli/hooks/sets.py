@@ -32,7 +32,7 @@ _TAKEN_UP: Final = "running workers have it in force within a second"
 @pass_fleet
 def apply(fleet: Context, file: Path | None, message: str, yes: bool, dry_run: bool) -> None:
     """Publish a hook file to the whole fleet, as a new version; every worker has it within a second."""
-    from bus.hooksets.plugins.published import not_published
+    from bus.hooksets.plugins.missing_files import not_published
     from bus.hooksets.published import apply as put
     from bus.hooksets.published import current_version, diff, load_version
 

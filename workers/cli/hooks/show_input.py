@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help
     from bus.events import Event
     from bus.hooks import Hook
     from workers.admin.hook_input import HookInput
-    from workers.records.events import Seen
+    from workers.records.events import RecordedEvent
 
 _MOST_VALUE: Final = 200
 """The most characters of a variable's value on the terminal."""
@@ -81,7 +81,7 @@ def show_input(fleet: Context, name: str, hook_id: str, stdin_only: bool) -> Non
         _show(fleet, event.id, record)
 
 
-def _no_hook(event: Event, seen: Seen, wanted: str, fitting: list[str]) -> None:
+def _no_hook(event: Event, seen: RecordedEvent, wanted: str, fitting: list[str]) -> None:
     """Raise NotFound with the reason why there is nothing to show."""
     from bus.errors import NotFound
 
@@ -94,7 +94,7 @@ def _no_hook(event: Event, seen: Seen, wanted: str, fitting: list[str]) -> None:
     raise NotFound(f"{text}; `fleethook hooks list` shows what is in force")
 
 
-def _notes(event: Event, seen: Seen) -> list[str]:
+def _notes(event: Event, seen: RecordedEvent) -> list[str]:
     """The differences that are possible to what the commands really got."""
     from bus.ids import host_name
 
@@ -108,7 +108,7 @@ def _notes(event: Event, seen: Seen) -> list[str]:
     return notes
 
 
-def _record(seen: Seen, given: HookInput, hook: Hook) -> dict[str, Any]:
+def _record(seen: RecordedEvent, given: HookInput, hook: Hook) -> dict[str, Any]:
     """One input as `--json` gives it; secrets are redacted."""
     from bus.secrets.redaction import redact, redact_text
     from bus.system.descendants import RUN

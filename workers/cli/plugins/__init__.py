@@ -11,7 +11,7 @@ import click
 
 from workers.cli.common import Context, Lazy, LazyGroup, common_options, pass_fleet
 from workers.cli.hooks.sets import PLUGIN_DIR, PLUGIN_OWNER, in_force
-from workers.cli.plugins.imported import IMPORTED_COLUMNS, imported_rows
+from workers.cli.plugins.imported_plugins import IMPORTED_COLUMNS, imported_rows
 
 if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from bus.hooksets.in_force import HookSet
@@ -110,7 +110,7 @@ def show(fleet: Context, name: str) -> None:
     from bus.errors import NotFound
     from workers.admin.plugins import plugins as listed
     from workers.cli.formatting import plain
-    from workers.cli.plugins.imported import show_imported
+    from workers.cli.plugins.imported_plugins import show_imported
 
     hooks = in_force(fleet, needed=False)
     known, imported = known_plugins(fleet, hooks), listed(hooks.files)

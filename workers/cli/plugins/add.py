@@ -12,7 +12,7 @@ import click
 from workers.cli.common import CheckFailed, Context, common_options, pass_fleet
 from workers.cli.edits import user_file, write_change
 from workers.cli.hooks.listing import import_row
-from workers.cli.plugins.imported import server_line
+from workers.cli.plugins.imported_plugins import server_line
 
 if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from bus.errors import ConfigError

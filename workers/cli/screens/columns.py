@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from workers.cli.output import Colour, Styler, printable
-from workers.cli.screens.wrapping import wrap
+from workers.cli.screens.line_wrap import wrap
 
 ID_CHARACTERS: Final = 10
 """The length of an id's short form in a list. An id is longer if another one in the list has the same beginning."""

@@ -26,7 +26,7 @@ from workers.cli.screens.columns import (
 if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from workers.delivery.dead_letters import DeadLetter
     from workers.delivery.deliveries import Delivery
-    from workers.records.events import Seen
+    from workers.records.events import RecordedEvent
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -75,7 +75,7 @@ def no_trunc_option(function: F) -> F:
     return click.option("--no-trunc", "whole", is_flag=True, help="Show every column and every id whole.")(function)
 
 
-def show_events(fleet: Context, found: Sequence[Seen], *, whole: bool) -> None:
+def show_events(fleet: Context, found: Sequence[RecordedEvent], *, whole: bool) -> None:
     """Events as a list."""
     ids = shown_ids([seen.id for seen in found], whole)
     times = list_times([seen.ms for seen in found])
@@ -86,7 +86,7 @@ def show_events(fleet: Context, found: Sequence[Seen], *, whole: bool) -> None:
     fleet.table(EVENT_COLUMNS, rows, whole=whole)
 
 
-def event_cells(seen: Seen) -> list[Cell]:
+def event_cells(seen: RecordedEvent) -> list[Cell]:
     """An event's cells from DECISION to WHY."""
     event = seen.event
     return [
@@ -100,7 +100,7 @@ def event_cells(seen: Seen) -> list[Cell]:
     ]
 
 
-def tail_line(fleet: Context, seen: Seen | None) -> str:
+def tail_line(fleet: Context, seen: RecordedEvent | None) -> str:
     """One event as a line of `tail`, whose columns have fixed widths; for None, the names of the columns."""
     natural = [TAIL_WIDTHS.get(column.name, ENDLESS) for column in TAIL_COLUMNS]
     layout = fit(TAIL_COLUMNS, natural, terminal_width())
@@ -118,7 +118,7 @@ def tail_line(fleet: Context, seen: Seen | None) -> str:
     return line(cells, layout, fleet.plain_style)
 
 
-def decision_cell(seen: Seen) -> Cell:
+def decision_cell(seen: RecordedEvent) -> Cell:
     """The decision as sign and word; an answer that no hook gave has the sign of a fallback."""
     if seen.pending:
         return Cell(sign("waiting"), "yellow")
@@ -127,13 +127,13 @@ def decision_cell(seen: Seen) -> Cell:
     return Cell(sign(seen.decision), COLOURS.get(seen.decision, "bright_black"))
 
 
-def _what(seen: Seen) -> str:
+def _what(seen: RecordedEvent) -> str:
     """What an event is about. The type is added if there is no tool that says what happened."""
     subject = event_subject(seen.event, 400)
     return subject if seen.event.tool and subject else f"{seen.event.type} {subject}".rstrip()
 
 
-def _why(seen: Seen) -> str:
+def _why(seen: RecordedEvent) -> str:
     return outcome(seen).removeprefix(seen.decision).removeprefix(" · ")
 
 

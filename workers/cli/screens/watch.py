@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help
     from workers.approvals.questions import Question
     from workers.delivery.dead_letters import DeadLetter
     from workers.delivery.endpoint_health import EndpointHealth
-    from workers.records.events import Seen
+    from workers.records.events import RecordedEvent
 
 Panel = Literal["events", "questions", "sessions", "endpoints", "dead"]
 PANELS: Final[tuple[Panel, ...]] = ("events", "questions", "sessions", "endpoints", "dead")
@@ -78,7 +78,7 @@ class View:
     """Everything that is on the screen, and what is selected."""
 
     namespace: str = "default"
-    events: deque[Seen] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    events: deque[RecordedEvent] = field(default_factory=lambda: deque(maxlen=_KEPT))
     """Oldest first."""
     sessions: dict[str, WatchedSession] = field(default_factory=dict)
     questions: Sequence[Question] = ()
@@ -100,7 +100,7 @@ class View:
     away: str = ""
     """Why the server cannot be asked; empty if it can."""
 
-    def add(self, seen: Seen) -> None:
+    def add(self, seen: RecordedEvent) -> None:
         """Add an event; a selected event stays selected."""
         self.events.append(seen)
         if self.at.get("events", 0):

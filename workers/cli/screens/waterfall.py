@@ -10,7 +10,7 @@ from workers.cli.output import Colour, Styler
 from workers.cli.screens.columns import Cell, Column, fit, line, measure, sign
 
 if TYPE_CHECKING:  # `--help` needs no trace
-    from workers.records.waterfall import Span
+    from workers.records.waterfall import WaterfallBar
 
 _COLUMNS: Final = (
     Column("TIME", 14, 34, rank=1),
@@ -26,7 +26,7 @@ _BARS: Final = {"work": "█", "wait": "░", "unexplained": "▒"}
 _WIDEST: Final = 160
 
 
-def waterfall_lines(spans: Sequence[Span], style: Styler, width: int) -> Iterator[str]:
+def waterfall_lines(spans: Sequence[WaterfallBar], style: Styler, width: int) -> Iterator[str]:
     """The lines of a waterfall in `width` cells; empty if nothing is known."""
     if not spans:
         return
@@ -44,7 +44,7 @@ def waterfall_lines(spans: Sequence[Span], style: Styler, width: int) -> Iterato
     yield style("█ work  ░ waiting  ▒ unexplained", "bright_black")
 
 
-def _row(span: Span) -> list[Cell]:
+def _row(span: WaterfallBar) -> list[Cell]:
     name = "  " * span.depth + span.name
     return [
         Cell(name),
@@ -56,7 +56,7 @@ def _row(span: Span) -> list[Cell]:
     ]
 
 
-def _bar(span: Span, whole: float, cells: int) -> str:
+def _bar(span: WaterfallBar, whole: float, cells: int) -> str:
     """The span's bar on an axis of so many cells; every bar has one cell at least."""
     scale = cells / whole if whole else 0.0
     first = min(cells - 1, int(span.start * scale))
@@ -64,7 +64,7 @@ def _bar(span: Span, whole: float, cells: int) -> str:
     return " " * first + _BARS[span.kind] * (last - first)
 
 
-def _colour(span: Span) -> Colour:
+def _colour(span: WaterfallBar) -> Colour:
     if span.kind == "unexplained":
         return "yellow"
     return "bright_black" if span.kind == "wait" else COLOURS.get(span.decision, "cyan")

@@ -280,7 +280,7 @@ def _show_silent(fleet: Context, silent: Sequence[tuple[Hook, str]]) -> None:
 
 def _apply(fleet: Context, found: Sequence[Suggestion], numbers: Sequence[int], *, yes: bool, dry_run: bool) -> None:
     from bus.ids import host_name
-    from workers.cli.approvals.remembering import remember_call
+    from workers.cli.approvals.remember import remember_call
     from workers.cli.edits import publish_change, published_set, user_file, write_change
     from workers.simulation.changes import deny_file_change, deny_layer, exception_plan, with_deny
 

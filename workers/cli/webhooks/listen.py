@@ -10,7 +10,7 @@ import click
 from workers.cli.common import CheckFailed, Context, common_options, pass_fleet
 
 if TYPE_CHECKING:  # what the command needs it imports itself, so that `--help` stays fast
-    from workers.admin.webhook_listener import ReceivedWebhook, Wanted
+    from workers.admin.webhook_listener import ListenerOptions, ReceivedWebhook
 
 
 @click.command()
@@ -69,7 +69,7 @@ def listen(
     import asyncio
 
     from bus.secrets.references import resolve_secret
-    from workers.admin.webhook_listener import Wanted
+    from workers.admin.webhook_listener import ListenerOptions
     from workers.cli.webhooks.check import secrets_of_endpoint
 
     secrets = [resolve_secret(one) for one in references]
@@ -77,7 +77,7 @@ def listen(
         secrets += secrets_of_endpoint(fleet, endpoint)
     if not _is_loopback(bind):
         fleet.say(f"warning: {bind} can be reached from other machines")
-    wanted = Wanted(secrets, forward, status, count, lambda webhook: _show(fleet, webhook))
+    wanted = ListenerOptions(secrets, forward, status, count, lambda webhook: _show(fleet, webhook))
     arrived, failed, ok = asyncio.run(_run(fleet, wanted, bind, port, timeout))
     if not fleet.json:
         fleet.say(f"{arrived} arrived{f' of {count}' if count else ''}, {failed} with an invalid signature")
@@ -85,7 +85,9 @@ def listen(
         raise CheckFailed("")
 
 
-async def _run(fleet: Context, wanted: Wanted, bind: str, port: int, seconds: float | None) -> tuple[int, int, bool]:
+async def _run(
+    fleet: Context, wanted: ListenerOptions, bind: str, port: int, seconds: float | None
+) -> tuple[int, int, bool]:
     """Listen until the end; returns how many arrived, how many had an invalid signature, and whether that is a success."""
     import asyncio
     import contextlib

@@ -19,8 +19,8 @@ from workers.approvals.questions import STATES, Question, read_questions
 from workers.approvals.summary import input_fields
 from workers.delivery.answer_links import PATH, link_key
 from workers.delivery.formats.text import safe
+from workers.gateway.api_path import ApiPath, Content
 from workers.gateway.bodies import read_body
-from workers.gateway.endpoint import Content, Endpoint
 from workers.gateway.problems import Problem
 
 _HTML: Final = (Content(str, ("text/html",)),)
@@ -96,12 +96,12 @@ class LinkPages:
         return link_key(self._keys, request.path_params["token"])
 
 
-def link_pages(connections: Connections, keys: Keys) -> tuple[Endpoint, ...]:
-    """The endpoints of the pages; they need no token but the one in their path."""
+def link_pages(connections: Connections, keys: Keys) -> tuple[ApiPath, ...]:
+    """The paths of the pages; they need no token but the one in their path."""
     pages, path = LinkPages(connections, keys), f"{PATH}{{token}}"
     return (
-        Endpoint("GET", path, None, pages.show, _HTML, from_anywhere=True),
-        Endpoint("POST", path, None, pages.decide, _HTML, body=(Content(None),), refusals=(409,)),
+        ApiPath("GET", path, None, pages.show, _HTML, from_anywhere=True),
+        ApiPath("POST", path, None, pages.decide, _HTML, body=(Content(None),), refusals=(409,)),
     )
 
 

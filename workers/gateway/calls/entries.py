@@ -22,7 +22,7 @@ from bus.wire.entry_fields import PUBLISHED
 from bus.wire.streams import checked
 from workers.gateway.bodies import MOST_BYTES, read_body
 from workers.gateway.calls.trace_headers import server_span
-from workers.gateway.calls.waiting import ask, or_hang_up, refuse_secret
+from workers.gateway.calls.verdict_wait import ask, or_hang_up, refuse_secret
 from workers.gateway.problems import Problem
 
 MOST: Final = MOST_BYTES + 2 * BATCH_BYTES
@@ -49,7 +49,7 @@ was already away at the last call. The time that is kept for the way back: secon
 
 
 class Entries:
-    """The endpoint for hook commands."""
+    """The path for hook commands."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport, self._away = transport, False

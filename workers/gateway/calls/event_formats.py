@@ -14,7 +14,7 @@ from bus.errors import DecodeError
 from bus.events import Event, EventType
 from bus.wire.codec import read_json, write_json
 from workers.delivery.formats.cloudevents import PREFIX
-from workers.gateway.calls.waiting import refuse_secret
+from workers.gateway.calls.verdict_wait import refuse_secret
 from workers.gateway.problems import Problem
 
 STRUCTURED: Final = "application/cloudevents+json"

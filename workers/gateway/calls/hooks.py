@@ -35,7 +35,7 @@ from workers.fleet_control.enforcement import Enforcement, stopped
 from workers.gateway.access import LOCAL
 from workers.gateway.bodies import read_body
 from workers.gateway.calls.trace_headers import incoming_context, server_span
-from workers.gateway.calls.waiting import answer_headers, ask, or_hang_up, refuse_secret, wait_seconds
+from workers.gateway.calls.verdict_wait import answer_headers, ask, or_hang_up, refuse_secret, wait_seconds
 from workers.gateway.problems import Problem
 
 log = logging.getLogger("fleethook.gateway")
@@ -57,7 +57,7 @@ _OUTAGE_PART: Final = 0.2
 """A call tries to reach a server that is away for at most so many seconds, and this part of its deadline."""
 
 
-class HookCall(NamedTuple):
+class HookRequest(NamedTuple):
     """One hook call: the agent, its event, the failure policy and the times."""
 
     agent: str
@@ -103,7 +103,7 @@ class HookCall(NamedTuple):
 
 
 class Hooks:
-    """The endpoint for agents' hooks."""
+    """The path for agents' hooks."""
 
     def __init__(self, transport: Transport, stops: Enforcement, *, budget: float, policy: Policy) -> None:
         """`stops` are those that the gateway has read: they deny where no evaluator answers, too."""
@@ -119,7 +119,7 @@ class Hooks:
             span.set({"fleethook.agent.kind": call.agent, "fleethook.hook.event": call.native})
             return await self._answer(request, call, payload, began, span)
 
-    async def _answer(self, request: Request, call: HookCall, payload: bytes, began: float, span: Span) -> Response:
+    async def _answer(self, request: Request, call: HookRequest, payload: bytes, began: float, span: Span) -> Response:
         entry = call.entry(payload, span.context)
         if call.can is None or not call.can.waits:
             await self._transport.publish([entry])
@@ -158,7 +158,7 @@ class Hooks:
             return problem.response()
         return _response(request, call, stopped or call.fallback(f"gateway: {problem.detail}"), problem.detail)
 
-    def _stopped(self, call: HookCall, payload: bytes) -> HookAnswer | None:
+    def _stopped(self, call: HookRequest, payload: bytes) -> HookAnswer | None:
         """The answer of a stop to a call that no evaluator has answered; None without one."""
         if call.can is None or not call.can.waits:
             return None
@@ -169,7 +169,7 @@ class Hooks:
             stop = self._stops.stop_for_unread(Event(type=call.can.type, source=call.agent, host=call.host))
         return None if stop is None else call.dialect.render(call.native, stopped(Verdict(event=call.id), stop))
 
-    def _call(self, request: Request) -> HookCall:
+    def _call(self, request: Request) -> HookRequest:
         agent, native = request.path_params["agent"], request.path_params["event"]
         if not _NAME.fullmatch(agent):
             raise Problem(404, "agent-unknown", "the agent's name has letters, digits, '_', '.' and '-'")
@@ -180,7 +180,7 @@ class Hooks:
         headers, query = request.headers, request.query_params
         policy = max(self._policy, _policy(query.get("on_failure", "allow")), key=POLICIES_BY_STRICTNESS.index)
         budget, patience = self._times(dialect, can, request)
-        return HookCall(
+        return HookRequest(
             agent=source_name(agent),
             native=native,
             dialect=dialect,
@@ -203,7 +203,7 @@ class Hooks:
         return budget, patience_ms(dialect, can, self._budget) / 1000
 
 
-def _response(request: Request, call: HookCall, answer: HookAnswer, why: str = "") -> Response:
+def _response(request: Request, call: HookRequest, answer: HookAnswer, why: str = "") -> Response:
     """The HTTP response with an answer; `why` is the reason of a fallback."""
     headers = {**answer_headers(call.id, why), "Fleethook-Exit-Code": str(answer.exit_code)}
     if ANSWER_TYPE in request.headers.get("accept", ""):

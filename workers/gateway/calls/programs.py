@@ -25,7 +25,7 @@ from workers.fleet_control.enforcement import Enforcement
 from workers.gateway.bodies import read_body
 from workers.gateway.calls.event_formats import read_events
 from workers.gateway.calls.trace_headers import incoming_context, server_span
-from workers.gateway.calls.waiting import answer_headers, ask, or_hang_up, wait_seconds
+from workers.gateway.calls.verdict_wait import answer_headers, ask, or_hang_up, wait_seconds
 from workers.gateway.problems import Problem
 
 _KNOWN_ID = ("spooled", "1")
@@ -33,7 +33,7 @@ _KNOWN_ID = ("spooled", "1")
 
 
 class Programs:
-    """The endpoints for programs."""
+    """The paths for programs."""
 
     def __init__(self, transport: Transport, stops: Enforcement, *, budget: float, policy: Policy) -> None:
         self._stops = stops

@@ -18,12 +18,12 @@ from starlette.websockets import WebSocket, WebSocketState
 
 from bus.errors import FleethookError
 from workers.gateway.access import Access
-from workers.gateway.endpoint import Handle
+from workers.gateway.api_path import Handle
 from workers.gateway.gobby.execute import HookCalls
-from workers.gateway.gobby.listed import Listed
+from workers.gateway.gobby.plugin_lists import PluginLists
 from workers.gateway.gobby.replies import refusal
 from workers.gateway.gobby.status import GobbyStatus
-from workers.gateway.gobby.tally import Tally
+from workers.gateway.gobby.tally import GobbyTally
 from workers.gateway.gobby.websocket import GobbySocket
 from workers.gateway.problems import problem_of
 
@@ -35,8 +35,8 @@ class Parts(NamedTuple):
 
     execute: HookCalls
     status: GobbyStatus
-    listed: Listed
-    tally: Tally
+    listed: PluginLists
+    tally: GobbyTally
     socket: GobbySocket
     access: Access
 
@@ -92,7 +92,7 @@ def _checked(handle: Handle, access: Access) -> Handle:
     return answer
 
 
-def _counted(handle: Handle, tally: Tally) -> Handle:
+def _counted(handle: Handle, tally: GobbyTally) -> Handle:
     async def answer(request: Request) -> Response:
         began = time.monotonic()
         response = await handle(request)

@@ -12,8 +12,8 @@ from bus.hookfiles.gobby import event_types
 from bus.matching.patterns import parse_pattern
 from bus.wire.codec import read_json
 from workers.gateway.gobby.names import kebab, plain, unified, unified_of
-from workers.gateway.live.messages import Message
-from workers.gateway.live.subscriptions import Rule
+from workers.gateway.live.messages import FeedMessage
+from workers.gateway.live.subscriptions import Subscription
 
 EVERYTHING: Final = frozenset({"*", "hook_event"})
 """The names by which a client subscribes to every event that is sent at all."""
@@ -46,11 +46,13 @@ class Chosen:
         return list(self._names or ())
 
     @property
-    def rules(self) -> tuple[Rule, ...]:
+    def rules(self) -> tuple[Subscription, ...]:
         """The subscriptions in the form of the feed."""
         if self._names is None:
-            return tuple(Rule(pattern) for pattern in self._broadcast)
-        found = [Rule(pattern, where) for name, where in self._names.items() for pattern in self._expanded(name)]
+            return tuple(Subscription(pattern) for pattern in self._broadcast)
+        found = [
+            Subscription(pattern, where) for name, where in self._names.items() for pattern in self._expanded(name)
+        ]
         return tuple(dict.fromkeys(found))
 
     def subscribe(self, names: Iterable[str], where: str) -> None:
@@ -74,7 +76,7 @@ class Chosen:
         return self._broadcast if patterns == ("*",) else patterns
 
 
-def hook_event(message: Message, *, payload: bool) -> dict[str, Any]:
+def hook_event(message: FeedMessage, *, payload: bool) -> dict[str, Any]:
     """The redacted message without the event's name, which depends on the client.
 
     Gobby's code and its plan differ, so it has the fields of both: `result` of the code, `source` and `response` of the plan.

@@ -21,11 +21,11 @@ from bus.wire.codec import decode_verdict
 from workers.fleet_control.enforcement import Enforcement
 from workers.gateway.bodies import read_body
 from workers.gateway.calls.trace_headers import incoming_context, server_span
-from workers.gateway.calls.waiting import answer_headers, ask, or_hang_up
+from workers.gateway.calls.verdict_wait import answer_headers, ask, or_hang_up
 from workers.gateway.gobby.answers import answer, skipped
 from workers.gateway.gobby.events import BadCall, GobbyCall, read_call, read_event
 from workers.gateway.gobby.replies import json_reply, refusal
-from workers.gateway.gobby.tally import Tally
+from workers.gateway.gobby.tally import GobbyTally
 from workers.gateway.problems import Problem
 
 log = logging.getLogger("fleethook.gateway")
@@ -38,7 +38,14 @@ class HookCalls:
     """The hook endpoint of Gobby's daemon. With `approves`, the answer is "approve" if no hook objects, as in Gobby."""
 
     def __init__(
-        self, transport: Transport, stops: Enforcement, tally: Tally, *, budget: float, policy: Policy, approves: bool
+        self,
+        transport: Transport,
+        stops: Enforcement,
+        tally: GobbyTally,
+        *,
+        budget: float,
+        policy: Policy,
+        approves: bool,
     ) -> None:
         self._stops, self._tally = stops, tally
         self._transport, self._budget, self._policy, self._approves = transport, budget, policy, approves

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from workers.gateway.gobby.tally import FleetCounts, Tally, memory
+from workers.gateway.gobby.tally import FleetCounts, GobbyTally, memory
 from workers.gateway.metric_families import plain_exposition
 
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def exposition(tally: Tally, fleet: FleetCounts) -> bytes:
+def exposition(tally: GobbyTally, fleet: FleetCounts) -> bytes:
     """The metrics in Prometheus' text format."""
     return plain_exposition(
         counters=(

@@ -23,9 +23,9 @@ from workers.gateway.access import Access
 from workers.gateway.gobby.app import Parts, http_app, websocket_app
 from workers.gateway.gobby.config import GobbyConfig, gobby_config
 from workers.gateway.gobby.execute import HookCalls
-from workers.gateway.gobby.listed import Listed
+from workers.gateway.gobby.plugin_lists import PluginLists
 from workers.gateway.gobby.status import GobbyStatus
-from workers.gateway.gobby.tally import Tally
+from workers.gateway.gobby.tally import GobbyTally
 from workers.gateway.gobby.websocket import GobbySocket
 from workers.gateway.live.feed import Feed
 from workers.gateway.metrics import Metrics
@@ -67,7 +67,7 @@ class GobbyListeners:
     ) -> None:
         self._settings, self._watcher, self._connections, self._keys = settings, watcher, connections, keys
         self._feed, self._metrics, self._access, self._new_server = feed, metrics, access, new_server
-        self._tally = Tally()
+        self._tally = GobbyTally()
         self._execute = HookCalls(
             transport,
             stops,
@@ -129,7 +129,7 @@ class GobbyListeners:
         return Parts(
             self._execute,
             GobbyStatus(self._connections, self._keys, config, self._metrics, self._tally),
-            Listed(self._connections, self._keys, self._watcher, config, self._settings.gobby_reload),
+            PluginLists(self._connections, self._keys, self._watcher, config, self._settings.gobby_reload),
             self._tally,
             GobbySocket(self._feed, config, self._ended),
             self._access,

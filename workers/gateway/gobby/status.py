@@ -18,7 +18,7 @@ from bus.wire.streams import checked
 from workers.gateway.gobby.config import GobbyConfig
 from workers.gateway.gobby.loaded_plugins import counted, loaded_plugins
 from workers.gateway.gobby.replies import json_reply
-from workers.gateway.gobby.tally import FleetCounts, Tally, read_counts
+from workers.gateway.gobby.tally import FleetCounts, GobbyTally, read_counts
 from workers.gateway.metrics import Metrics
 
 _SECONDS: Final = 0.2
@@ -29,7 +29,7 @@ class GobbyStatus:
     """The state in the format of Gobby's daemon. The status is always 200, because the scripts read nothing else."""
 
     def __init__(
-        self, connections: Connections, keys: Keys, config: GobbyConfig, metrics: Metrics, tally: Tally
+        self, connections: Connections, keys: Keys, config: GobbyConfig, metrics: Metrics, tally: GobbyTally
     ) -> None:
         self._connections, self._keys, self._config = connections, keys, config
         self._metrics, self._tally = metrics, tally

@@ -20,7 +20,7 @@ _STATM: Final = Path("/proc/self/statm")
 _COUNTED: Final = ("owed", "delivered", "dead")
 
 
-class Tally:
+class GobbyTally:
     """Counts since the gateway started, as those of Gobby's daemon are since its own start."""
 
     def __init__(self) -> None:

@@ -18,9 +18,9 @@ from workers.gateway.gobby.broadcast import Chosen, hook_event
 from workers.gateway.gobby.config import GobbyConfig
 from workers.gateway.live.cursors import Cursor
 from workers.gateway.live.feed import Client, Feed
-from workers.gateway.live.messages import Message
-from workers.gateway.live.sending import ABORT, LATENCY, run_until_first, send_feed
-from workers.gateway.live.subscriptions import Router, Rule, Subscriptions
+from workers.gateway.live.feed_sender import ABORT, LATENCY, run_until_first, send_feed
+from workers.gateway.live.messages import FeedMessage
+from workers.gateway.live.subscriptions import Router, Subscription, Subscriptions
 from workers.gateway.problems import Problem
 
 log = logging.getLogger("fleethook.gateway")
@@ -85,7 +85,7 @@ class GobbySocket:
             if isinstance(error, Exception) and not isinstance(error, WebSocketDisconnect):
                 log.error("the live feed of a client of Gobby", exc_info=error)
 
-    def frame(self, message: Message, chosen: Chosen) -> str:
+    def frame(self, message: FeedMessage, chosen: Chosen) -> str:
         """The text of a message for one client; empty if the client does not get it. The shared part is made once."""
         if not message.is_event or not any(True for _ in self._sent.clients(message)):
             return ""
@@ -143,7 +143,7 @@ class GobbySocket:
         try:
             if kind == "subscribe":
                 trial = Subscriptions()
-                trial.replace([Rule("*", where)])  # a condition that cannot be read changes nothing
+                trial.replace([Subscription("*", where)])  # a condition that cannot be read changes nothing
                 chosen.subscribe(names, where)
             else:
                 chosen.unsubscribe(names)
@@ -161,7 +161,7 @@ class _GobbyChannel:
     def __init__(self, owner: GobbySocket, socket: WebSocket, chosen: Chosen) -> None:
         self._owner, self._socket, self._chosen = owner, socket, chosen
 
-    async def message(self, message: Message, at: Cursor) -> None:  # noqa: ARG002 - the protocol's argument
+    async def message(self, message: FeedMessage, at: Cursor) -> None:  # noqa: ARG002 - the protocol's argument
         if text := self._owner.frame(message, self._chosen):
             await self._socket.send_text(text)
 

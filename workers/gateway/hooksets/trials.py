@@ -20,11 +20,11 @@ from bus.ids import event_id
 from bus.secrets.redaction import redact, redact_url
 from bus.verdicts import Verdict
 from workers.admin.dry_run import later, try_event
-from workers.delivery.endpoint_trial import Attempt, post_tests
+from workers.delivery.endpoint_trial import TrialAttempt, post_tests
 from workers.delivery.responses import body_text
 from workers.gateway.access import CALLER
+from workers.gateway.api_path import ApiPath, Content
 from workers.gateway.calls.trace_headers import TRACE_HEADERS, incoming_context
-from workers.gateway.endpoint import Content, Endpoint
 from workers.gateway.problems import Problem
 from workers.gateway.records.list_responses import json_response
 from workers.gateway.records.operations import read_fields
@@ -150,12 +150,12 @@ class Trials:
         )
         return json_response(redact(msgspec.to_builtins(said)))
 
-    def endpoints(self) -> tuple[Endpoint, ...]:
+    def paths(self) -> tuple[ApiPath, ...]:
         """The paths of the tries."""
         result, body = (Content(TrialResult),), (Content(HookTrial),)
         return (
-            Endpoint("POST", "/v1/hooks/test", "operate", self.hooks, result, body=body, refusals=(404,)),
-            Endpoint(
+            ApiPath("POST", "/v1/hooks/test", "operate", self.hooks, result, body=body, refusals=(404,)),
+            ApiPath(
                 "POST",
                 "/v1/endpoints/{id}/test",
                 "operate",
@@ -180,5 +180,5 @@ def _event(asked: HookTrial, host: str) -> Event:
     return msgspec.structs.replace(event, id=event_id(), host=event.host or host)
 
 
-def _resolved(sent: list[Attempt]) -> bool:
+def _resolved(sent: list[TrialAttempt]) -> bool:
     return len(sent) > 1 and not sent[1].wrong

@@ -14,7 +14,7 @@ _MOST: Final = 2**64 - 1
 _WHOLE: Final = 2**16
 
 
-class Place(NamedTuple):
+class StreamPosition(NamedTuple):
     """A place in a stream: the id of an entry (milliseconds and number), and how many of its outcomes were sent."""
 
     ms: int
@@ -47,7 +47,7 @@ class Place(NamedTuple):
         return self.entry_id if self.is_whole else f"{self.entry_id}.{self.sent}"
 
 
-START: Final = Place(0, 0)
+START: Final = StreamPosition(0, 0)
 
 _CURSOR: Final = re.compile(r"(\d{1,20})-(\d{1,20})_(\d{1,20})-(\d{1,20})(?:\.(\d{1,4}))?")
 
@@ -55,8 +55,8 @@ _CURSOR: Final = re.compile(r"(\d{1,20})-(\d{1,20})_(\d{1,20})-(\d{1,20})(?:\.(\
 class Cursor(NamedTuple):
     """Everything up to these two places was sent. A cursor is valid at every gateway of the fleet."""
 
-    events: Place = START
-    outcomes: Place = START
+    events: StreamPosition = START
+    outcomes: StreamPosition = START
 
     def __str__(self) -> str:
         return f"{self.events}_{self.outcomes}"
@@ -76,10 +76,10 @@ def parse_cursor(text: str) -> Cursor:
     numbers = [int(digits) for digits in match.groups() if digits] if match is not None else []
     if not numbers or max(numbers) > _MOST:
         raise Problem(400, "cursor-invalid", f"{text[:80]!r} is no cursor; send one as the feed gave it, or none")
-    return Cursor(Place(*numbers[:2]), Place(*numbers[2:]))
+    return Cursor(StreamPosition(*numbers[:2]), StreamPosition(*numbers[2:]))
 
 
-def place(name: bytes | str) -> Place:
+def place(name: bytes | str) -> StreamPosition:
     """The place at the end of an entry, from its id."""
     ms, _, number = (name.decode() if isinstance(name, bytes) else name).partition("-")
-    return Place(int(ms), int(number))
+    return StreamPosition(int(ms), int(number))

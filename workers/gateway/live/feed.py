@@ -15,8 +15,8 @@ from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import Backoff
 from workers.gateway.live.cursors import Cursor
-from workers.gateway.live.messages import Message
-from workers.gateway.live.source import Source
+from workers.gateway.live.messages import FeedMessage
+from workers.gateway.live.source import FeedSource
 from workers.gateway.live.subscriptions import Router, Subscriptions
 
 log = logging.getLogger("fleethook.gateway")
@@ -45,7 +45,7 @@ class Client:
 
     def __init__(self, subscriptions: Subscriptions, transport: Transport) -> None:
         self.subscriptions, self.transport = subscriptions, transport
-        self.waiting: deque[Message] = deque()
+        self.waiting: deque[FeedMessage] = deque()
         self._bytes = 0
         self.at = Cursor()
         """The client's place: everything before it was sent, or not subscribed to."""
@@ -58,7 +58,7 @@ class Client:
         """Whether it is so far behind that it has to be told."""
         return len(self.waiting) >= MOST_WAITING * _SLOW or self._bytes >= MOST_WAITING_BYTES * _SLOW
 
-    def push(self, message: Message) -> None:
+    def push(self, message: FeedMessage) -> None:
         """Queue a message, or mark the client as overflowed at the limit."""
         if self.overflowed.is_set():
             return
@@ -69,7 +69,7 @@ class Client:
             self._bytes += message.size
             self.changed.set()
 
-    def next(self) -> tuple[Message, Cursor]:
+    def next(self) -> tuple[FeedMessage, Cursor]:
         """The next message, and the client's place after it; `sent` removes the message."""
         message = self.waiting[0]
         return message, self.at.joined(message.at)  # a client that caught up by itself may be ahead in the other stream
@@ -101,7 +101,7 @@ class Feed:
         self._clients: set[Client] = set()
         self._users: Counter[Transport] = Counter(dict.fromkeys(get_args(Transport), 0))
         self._router: Router[Client] | None = None
-        self._recent: deque[Message] = deque()
+        self._recent: deque[FeedMessage] = deque()
         self._recent_bytes = 0
         self._recent_start = Cursor()
         self.at = Cursor()
@@ -115,9 +115,9 @@ class Feed:
         """How many clients there are, by transport."""
         return self._users
 
-    def source(self) -> Source:
+    def source(self) -> FeedSource:
         """A source for a client that catches up by itself."""
-        return Source(self._connections, self._keys, events=self._events, payload=self._payload)
+        return FeedSource(self._connections, self._keys, events=self._events, payload=self._payload)
 
     async def enter(self, client: Client, cursor: Cursor | None) -> bool:
         """Count a client and set its place to the cursor (None: now). Returns whether the streams still have all after it.
@@ -157,7 +157,7 @@ class Feed:
         """Give the client everything from now on. Returns False if the feed no longer has all messages after its place."""
         if not client.at.reaches(self._recent_start):
             return False
-        router = Router([(client, client.subscriptions.rules)])
+        router = Router([(client, client.subscriptions.current)])
         for message in self._recent:
             if message.place > (client.at.events if message.is_event else client.at.outcomes):
                 for one in router.clients(message):
@@ -194,9 +194,9 @@ class Feed:
             self.at = page.at
             await asyncio.sleep(0)  # lets the clients' tasks run even if every page is full
 
-    def _deliver(self, message: Message) -> None:
+    def _deliver(self, message: FeedMessage) -> None:
         if self._router is None:
-            self._router = Router([(client, client.subscriptions.rules) for client in self._clients])
+            self._router = Router([(client, client.subscriptions.current) for client in self._clients])
         for client in self._router.clients(message):
             client.push(message)
         self._recent.append(message)

@@ -7,7 +7,7 @@ import msgspec
 from workers.gateway.records.record_types import EventRecord
 
 
-class Feed(msgspec.Struct, frozen=True, kw_only=True):
+class FeedFields(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of every message of the feed."""
 
     cursor: str
@@ -21,7 +21,7 @@ class LiveEvent(EventRecord, frozen=True, kw_only=True, omit_defaults=True):
     """Whether its payload is left out because it is too long."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class DeliveryOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One attempt of a delivery, and its outcome."""
 
     id: str
@@ -44,37 +44,37 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """When it is tried again (ms since 1970)."""
 
 
-class PositionMessage(Feed, frozen=True, kw_only=True, tag_field="kind", tag="position"):
+class PositionMessage(FeedFields, frozen=True, kw_only=True, tag_field="kind", tag="position"):
     """The first message: the place at which the feed begins for this client."""
 
     complete: bool
     """False if messages after the client's cursor may be lost."""
 
 
-class EventMessage(Feed, frozen=True, kw_only=True, tag_field="kind", tag="event"):
+class EventMessage(FeedFields, frozen=True, kw_only=True, tag_field="kind", tag="event"):
     """An event with its verdict."""
 
     event: LiveEvent
 
 
-class DeliveryMessage(Feed, frozen=True, kw_only=True, tag_field="kind", tag="delivery"):
+class DeliveryMessage(FeedFields, frozen=True, kw_only=True, tag_field="kind", tag="delivery"):
     """The outcome of one attempt of a delivery."""
 
-    delivery: Outcome
+    delivery: DeliveryOutcome
 
 
-class HeartbeatMessage(Feed, frozen=True, kw_only=True, tag_field="kind", tag="heartbeat"):
+class HeartbeatMessage(FeedFields, frozen=True, kw_only=True, tag_field="kind", tag="heartbeat"):
     """Nothing came for 15 seconds."""
 
 
-class BehindMessage(Feed, frozen=True, kw_only=True, tag_field="kind", tag="behind"):
+class BehindMessage(FeedFields, frozen=True, kw_only=True, tag_field="kind", tag="behind"):
     """The client is slow: so many messages wait for it."""
 
     messages: int
     most: int
 
 
-class DroppedMessage(Feed, frozen=True, kw_only=True, tag_field="kind", tag="dropped"):
+class DroppedMessage(FeedFields, frozen=True, kw_only=True, tag_field="kind", tag="dropped"):
     """The client was too slow; the connection is closed."""
 
     messages: int
@@ -87,17 +87,17 @@ class Subscribed(msgspec.Struct, frozen=True, kw_only=True):
     where: str
 
 
-class SubscriptionsMessage(Feed, frozen=True, kw_only=True, tag_field="kind", tag="subscriptions"):
+class SubscriptionsMessage(FeedFields, frozen=True, kw_only=True, tag_field="kind", tag="subscriptions"):
     """The subscriptions in force, after a change."""
 
     subscriptions: tuple[Subscribed, ...]
 
 
-class PongMessage(Feed, frozen=True, kw_only=True, tag_field="kind", tag="pong"):
+class PongMessage(FeedFields, frozen=True, kw_only=True, tag_field="kind", tag="pong"):
     """The answer to a ping."""
 
 
-class ErrorMessage(Feed, frozen=True, kw_only=True, tag_field="kind", tag="error"):
+class ErrorMessage(FeedFields, frozen=True, kw_only=True, tag_field="kind", tag="error"):
     """A message of the client that could not be carried out, or an error of the feed."""
 
     detail: str

@@ -16,8 +16,8 @@ from bus.wire.codec import write_json
 from bus.wire.keys import Keys
 from bus.wire.streams import LATEST_MS, StreamEntry
 from workers.delivery.deliveries import Delivery, read_delivery
-from workers.gateway.live.cursors import Cursor, Place, place
-from workers.records.events import Seen, moment, read_seen, record
+from workers.gateway.live.cursors import Cursor, StreamPosition, place
+from workers.records.events import RecordedEvent, moment, read_seen, record
 
 _MOST_BYTES: Final = 256 * 1024
 """A longer event is sent without its payload, because every client gets a copy."""
@@ -27,7 +27,7 @@ _VERDICT_PAYLOAD: Final = frozenset({"updated_input", "updated_output", "context
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class FeedMessage:
     """One event or outcome."""
 
     at: Cursor
@@ -42,7 +42,7 @@ class Message:
     verdict: Mapping[str, str]
 
     @property
-    def place(self) -> Place:
+    def place(self) -> StreamPosition:
         """Its place in its own stream."""
         return self.at.events if self.is_event else self.at.outcomes
 
@@ -59,7 +59,7 @@ class Message:
 class Facts:
     """The variables that conditions read of a message, made once for all conditions."""
 
-    def __init__(self, message: Message) -> None:
+    def __init__(self, message: FeedMessage) -> None:
         self._variables: dict[str, Any] = {"event": message.event.facts(), "verdict": dict(message.verdict)}
         self._size = size_of(self._variables["event"])
         self._answers: dict[str, bool] = {}
@@ -80,15 +80,15 @@ class Facts:
             return False
 
 
-def event_message(entry: StreamEntry, keys: Keys, before: Cursor, *, payload: bool) -> Message:
+def event_message(entry: StreamEntry, keys: Keys, before: Cursor, *, payload: bool) -> FeedMessage:
     """The message for an entry of the event stream."""
     seen = read_seen(entry, keys)
     verdict = {"decision": seen.decision, "reason": seen.verdict.reason if seen.verdict is not None else ""}
     body = _event_json(seen, payload=payload)
-    return Message(before._replace(events=place(entry.id)), True, "event", body, seen.event, verdict)
+    return FeedMessage(before._replace(events=place(entry.id)), True, "event", body, seen.event, verdict)
 
 
-def _event_json(seen: Seen, *, payload: bool) -> str:
+def _event_json(seen: RecordedEvent, *, payload: bool) -> str:
     fields = record(seen)
     text = write_json(fields if payload else _without_payload(fields)).decode()
     if len(text) > _MOST_BYTES:
@@ -107,7 +107,7 @@ def _without_payload(fields: dict[str, Any]) -> dict[str, Any]:
 class RecordedOutcome(NamedTuple):
     """One outcome in the stream of outcomes."""
 
-    place: Place
+    place: StreamPosition
     """The place right after it."""
     ms: int
     delivery: str
@@ -128,12 +128,12 @@ def read_outcomes(entry: bytes, parts: Sequence[bytes]) -> list[RecordedOutcome]
     return outcomes
 
 
-def outcome_message(outcome: RecordedOutcome, delivery: Mapping[bytes, bytes], before: Cursor) -> Message:
+def outcome_message(outcome: RecordedOutcome, delivery: Mapping[bytes, bytes], before: Cursor) -> FeedMessage:
     """The message for an outcome; `delivery` has its delivery's fields, empty if they are no longer kept."""
     found = read_delivery(outcome.delivery, delivery)
     body = write_json(_outcome(found, outcome)).decode()
     event = Event(type=found.type or "unknown", id=found.event, tool=found.tool, session=found.session, time=outcome.ms)
-    return Message(before._replace(outcomes=outcome.place), False, "delivery", body, event, {})
+    return FeedMessage(before._replace(outcomes=outcome.place), False, "delivery", body, event, {})
 
 
 def _outcome(delivery: Delivery, outcome: RecordedOutcome) -> dict[str, Any]:

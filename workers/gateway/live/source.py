@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 from bus.wire.connections import MARGIN_SECONDS, Connection, Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import StreamEntry, checked, flat
-from workers.gateway.live.cursors import START, Cursor, Place, place
-from workers.gateway.live.messages import Message, RecordedOutcome, event_message, outcome_message, read_outcomes
-from workers.gateway.live.subscriptions import Router, Rule
+from workers.gateway.live.cursors import START, Cursor, StreamPosition, place
+from workers.gateway.live.messages import FeedMessage, RecordedOutcome, event_message, outcome_message, read_outcomes
+from workers.gateway.live.subscriptions import Router, Subscription
 from workers.runtime.spooled_once import Repeats
 from workers.runtime.stream_repair import AHEAD_MS
 
@@ -18,24 +18,24 @@ _PAGE: Final = 100
 _FIELDS: Final = ("event", "hook", "kind", "target", "type", "tool", "session", "reason")
 
 
-class Page(NamedTuple):
+class FeedPage(NamedTuple):
     """A part of the feed."""
 
-    messages: list[Message]
+    messages: list[FeedMessage]
     at: Cursor
     """The feed's place after it."""
     full: bool
     """Whether there may already be more messages."""
 
 
-class Source:
+class FeedSource:
     """The two streams as one sequence of messages. Each reader needs its own, because it remembers repeated events."""
 
     def __init__(self, connections: Connections, keys: Keys, *, events: str, payload: bool) -> None:
         self._connections, self._keys, self._payload = connections, keys, payload
         self._streams = (keys("events"), keys("outcomes"))
         self._repeats = Repeats()
-        self._sent = Router([("", (Rule(events),))])
+        self._sent = Router([("", (Subscription(events),))])
         """Selects the messages that the feed sends at all."""
 
     async def end(self) -> Cursor:
@@ -52,7 +52,7 @@ class Source:
             replies = await connection.exchange(asked)
         return all(_covered(at, reply) for at, reply in zip(cursor, replies, strict=True))
 
-    async def after(self, cursor: Cursor, *, wait: float = 0.0) -> Page:
+    async def after(self, cursor: Cursor, *, wait: float = 0.0) -> FeedPage:
         """The next messages after a cursor, ordered by time; waits `wait` seconds for the first. Raises Unreachable."""
         blocking = ("BLOCK", int(wait * 1000)) if wait else ()
         with self._connections.lease() as connection:
@@ -70,7 +70,7 @@ class Source:
         full = len(events) == _PAGE or len(outcomes) == _PAGE
         if full:  # entries later than the other stream's last one come with the next page, so that times never go back
             events, outcomes = _cut(events, outcomes)
-        messages = list[Message]()
+        messages = list[FeedMessage]()
         both: list[StreamEntry | RecordedOutcome] = [*events, *outcomes]
         for entry in sorted(both, key=lambda entry: entry.ms):  # of the same time, events come first
             if isinstance(entry, RecordedOutcome):
@@ -83,7 +83,7 @@ class Source:
             if any(True for _ in self._sent.clients(message)):
                 messages.append(message)
             cursor = message.at
-        return Page(messages, cursor, full)
+        return FeedPage(messages, cursor, full)
 
     async def _repaired(self, connection: Connection, cursor: Cursor) -> Cursor:
         """The cursor, or its new id if it was far in the future and a repair of the event stream has changed it."""
@@ -94,7 +94,7 @@ class Source:
 
     async def _deliveries(
         self, connection: Connection, outcomes: list[RecordedOutcome]
-    ) -> dict[Place, dict[bytes, bytes]]:
+    ) -> dict[StreamPosition, dict[bytes, bytes]]:
         """The fields of each outcome's delivery that are kept, with its attempt, by the outcome's place."""
         if not outcomes:
             return {}
@@ -121,7 +121,7 @@ def _cut(events: list[StreamEntry], outcomes: list[RecordedOutcome]) -> tuple[li
     return [one for one in events if one.ms <= end], [one for one in outcomes if one.ms <= end]
 
 
-def _covered(at: Place, reply: Any) -> bool:
+def _covered(at: StreamPosition, reply: Any) -> bool:
     if isinstance(reply, Exception):  # there is no such stream: it never had an entry, or was lost
         return at == START
     info: dict[bytes, Any] = dict(flat(reply))

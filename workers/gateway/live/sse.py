@@ -14,8 +14,8 @@ from workers.gateway.access import until_refused
 from workers.gateway.live.client_messages import asked_subscriptions
 from workers.gateway.live.cursors import Cursor, parse_cursor
 from workers.gateway.live.feed import Client, Feed
-from workers.gateway.live.messages import Message
-from workers.gateway.live.sending import ABORT, run_until_first, send_feed
+from workers.gateway.live.feed_sender import ABORT, run_until_first, send_feed
+from workers.gateway.live.messages import FeedMessage
 from workers.gateway.problems import Problem
 
 _FAREWELL_SECONDS: Final = 1.0
@@ -81,7 +81,7 @@ class _EventChannel:
     def __init__(self, send: Send) -> None:
         self._send = send
 
-    async def message(self, message: Message, at: Cursor) -> None:
+    async def message(self, message: FeedMessage, at: Cursor) -> None:
         await self._write(message.name, at, message.body)
 
     async def say(self, kind: str, at: Cursor, **fields: Any) -> None:

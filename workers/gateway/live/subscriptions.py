@@ -10,7 +10,7 @@ from bus.errors import FleethookError
 from bus.events import Event
 from bus.matching.conditions import Condition, compile_condition
 from bus.matching.patterns import Index, parse_pattern
-from workers.gateway.live.messages import Facts, Message
+from workers.gateway.live.messages import Facts, FeedMessage
 from workers.gateway.problems import Problem
 
 _MOST: Final = 100
@@ -23,14 +23,14 @@ _EQUALS: Final = re.compile(
 """The beginning of a condition that requires one value of a field. Without `||` and `?` the rest cannot change that."""
 
 
-class Rule(NamedTuple):
+class Subscription(NamedTuple):
     """One subscription: an event pattern and a condition (may be empty)."""
 
     pattern: str
     where: str = ""
 
 
-ALL: Final = Rule("*")
+ALL: Final = Subscription("*")
 
 C = TypeVar("C")
 
@@ -39,33 +39,36 @@ class Subscriptions:
     """The subscriptions of one client; a client that never subscribed gets everything."""
 
     def __init__(self) -> None:
-        self._rules: dict[str, Rule] = {}
+        self._by_name: dict[str, Subscription] = {}
         self._chosen = False
 
     @property
-    def rules(self) -> tuple[Rule, ...]:
+    def current(self) -> tuple[Subscription, ...]:
         """The subscriptions in force."""
-        return tuple(self._rules.values()) if self._chosen else (ALL,)
+        return tuple(self._by_name.values()) if self._chosen else (ALL,)
 
     def subscribe(self, patterns: Sequence[str], where: str = "") -> None:
         """Add patterns with a condition; an existing pattern gets the new condition. Raises Problem."""
         for pattern in patterns:
             _check(pattern, where)
-        rules = {**self._rules, **{pattern: Rule(pattern, where) for pattern in patterns}}
-        if len(rules) > _MOST:
-            raise Problem(400, "subscriptions", f"a client may have {_MOST} subscriptions; these are {len(rules)}")
-        self._rules, self._chosen = rules, True
+        subscriptions = {**self._by_name, **{pattern: Subscription(pattern, where) for pattern in patterns}}
+        if len(subscriptions) > _MOST:
+            raise Problem(
+                400, "subscriptions", f"a client may have {_MOST} subscriptions; these are {len(subscriptions)}"
+            )
+        self._by_name, self._chosen = subscriptions, True
 
-    def replace(self, rules: Sequence[Rule]) -> None:
+    def replace(self, subscriptions: Sequence[Subscription]) -> None:
         """Put these subscriptions in the place of all others; raises Problem."""
-        for rule in rules:
-            _check(rule.pattern, rule.where)
-        self._rules, self._chosen = {f"{rule.pattern} {rule.where}": rule for rule in rules}, True
+        for subscription in subscriptions:
+            _check(subscription.pattern, subscription.where)
+        self._by_name = {f"{one.pattern} {one.where}": one for one in subscriptions}
+        self._chosen = True
 
     def unsubscribe(self, patterns: Sequence[str]) -> None:
         """Remove patterns; an empty list, or `*`, removes all."""
-        gone = set(self._rules) if not patterns or "*" in patterns else set(patterns)
-        self._rules = {name: rule for name, rule in self._rules.items() if name not in gone}
+        gone = set(self._by_name) if not patterns or "*" in patterns else set(patterns)
+        self._by_name = {name: subscription for name, subscription in self._by_name.items() if name not in gone}
         self._chosen = True
 
 
@@ -113,14 +116,14 @@ class _Group(Generic[C]):
 class Router(Generic[C]):
     """Finds the clients that get a message. Its cost grows with the number of different conditions, not of clients."""
 
-    def __init__(self, clients: Iterable[tuple[C, Sequence[Rule]]]) -> None:
+    def __init__(self, clients: Iterable[tuple[C, Sequence[Subscription]]]) -> None:
         groups: dict[str, _Group[C]] = {}
-        for client, rules in clients:
-            for rule in rules:
-                groups.setdefault(rule.pattern, _Group(rule.pattern)).add(client, rule.where)
+        for client, subscriptions in clients:
+            for subscription in subscriptions:
+                groups.setdefault(subscription.pattern, _Group(subscription.pattern)).add(client, subscription.where)
         self._index: Index[_Group[C]] = Index((group, (group.id,)) for group in groups.values())
 
-    def clients(self, message: Message) -> Iterable[C]:
+    def clients(self, message: FeedMessage) -> Iterable[C]:
         """The clients that get the message, each once."""
         found: dict[C, None] = {}
         facts: Facts | None = None

@@ -15,8 +15,8 @@ from workers.gateway.access import until_refused
 from workers.gateway.live.client_messages import asked_subscriptions, read_command
 from workers.gateway.live.cursors import Cursor, parse_cursor
 from workers.gateway.live.feed import Client, Feed
-from workers.gateway.live.messages import Message
-from workers.gateway.live.sending import ABORT, run_until_first, send_feed
+from workers.gateway.live.feed_sender import ABORT, run_until_first, send_feed
+from workers.gateway.live.messages import FeedMessage
 from workers.gateway.problems import Problem, problem_of
 
 log = logging.getLogger("fleethook.gateway")
@@ -88,8 +88,8 @@ class LiveSocket:
         else:
             client.subscriptions.unsubscribe(patterns)
         self._feed.resubscribed()
-        rules = [{"events": rule.pattern, "where": rule.where} for rule in client.subscriptions.rules]
-        await channel.say("subscriptions", self._feed.progress(client), subscriptions=rules)
+        chosen = [{"events": one.pattern, "where": one.where} for one in client.subscriptions.current]
+        await channel.say("subscriptions", self._feed.progress(client), subscriptions=chosen)
 
 
 class _SocketChannel:
@@ -98,7 +98,7 @@ class _SocketChannel:
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket
 
-    async def message(self, message: Message, at: Cursor) -> None:
+    async def message(self, message: FeedMessage, at: Cursor) -> None:
         await self._socket.send_text(message.frame(at))
 
     async def say(self, kind: str, at: Cursor, **fields: Any) -> None:

@@ -14,7 +14,7 @@ from starlette.types import Scope as AsgiScope
 from bus.errors import ConfigError
 from bus.hooksets.in_force import Watcher
 from workers.gateway.access import RIGHTS
-from workers.gateway.endpoint import Content, Endpoint
+from workers.gateway.api_path import ApiPath, Content
 from workers.gateway.mcp.tools import Tools
 from workers.gateway.problems import Problem
 from workers.gateway.tokens import Scope
@@ -51,10 +51,10 @@ class McpPath:
         if self._servers is not None:
             await self._servers.close()
 
-    def endpoints(self) -> tuple[Endpoint, ...]:
+    def paths(self) -> tuple[ApiPath, ...]:
         """The path, which is not in `/openapi.json`: MCP describes its own messages."""
         return tuple(
-            Endpoint(method, PATH, "observe", self.handle, (Content(None),)) for method in ("POST", "GET", "DELETE")
+            ApiPath(method, PATH, "observe", self.handle, (Content(None),)) for method in ("POST", "GET", "DELETE")
         )
 
     async def _started(self) -> StreamableHTTPSessionManager:
@@ -78,11 +78,11 @@ def _manager(tools: Tools, version: str, watcher: Watcher) -> tuple[StreamableHT
 
     Plugins' tools run with the rights of the gateway's user, and may do anything: they need `operate`.
     """
-    from workers.gateway.mcp.server import Plugins, http_manager, mcp_server
+    from workers.gateway.mcp.server import PluginAccess, http_manager, mcp_server
     from workers.plugins.mcp.servers import PluginServers, offers_here
 
     servers = PluginServers(offers_here(watcher))
-    return http_manager(mcp_server(tools, version, _scopes, Plugins(servers, "operate")), MOST_BYTES), servers
+    return http_manager(mcp_server(tools, version, _scopes, PluginAccess(servers, "operate")), MOST_BYTES), servers
 
 
 async def _scopes(request: Any) -> tuple[Scope, ...]:

@@ -51,14 +51,14 @@ Scopes = Callable[[Any], Awaitable[Collection[Scope]]]
 """Finds the scopes of the caller of a request; None stands for the only caller of a server over stdio."""
 
 
-class Plugins(NamedTuple):
+class PluginAccess(NamedTuple):
     """The MCP servers of plugins, and the scope that their tools need."""
 
     servers: PluginServers
     scope: Scope
 
 
-def mcp_server(tools: Tools, version: str, scopes: Scopes, plugins: Plugins | None = None) -> Server[Any]:
+def mcp_server(tools: Tools, version: str, scopes: Scopes, plugins: PluginAccess | None = None) -> Server[Any]:
     """The server. A tool that changes anything needs `operate`, all others `observe`; tools of plugins are listed for callers
     who may call them."""
     by_name = {tool.name: tool for tool in tools.all()}

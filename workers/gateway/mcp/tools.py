@@ -23,7 +23,7 @@ from bus.wire.keys import Keys
 from workers.admin.dry_run import hooks_of, payload_source, read_event
 from workers.admin.plugins import plugins
 from workers.delivery.dead_letters import redrive
-from workers.gateway.hooksets.publishing import read_sent_file
+from workers.gateway.hooksets.hookset_paths import read_sent_file
 from workers.gateway.mcp import tool_types as types
 from workers.gateway.mcp.explanation import explanation
 from workers.plugins.records import list_plugins, reload_plugin

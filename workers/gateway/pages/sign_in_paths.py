@@ -13,8 +13,8 @@ from bus.errors import DecodeError
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.gateway.access import RIGHTS, cookie_name
+from workers.gateway.api_path import ApiPath, Content
 from workers.gateway.bodies import read_body
-from workers.gateway.endpoint import Content, Endpoint
 from workers.gateway.pages.sign_ins import (
     SIGN_IN_MS,
     Code,
@@ -126,12 +126,12 @@ class SignInPaths:
         return credentials, rights_of(token, token.scopes, record.expires)
 
 
-def sign_in_endpoints(connections: Connections, keys: Keys, tokens: TokenBook) -> tuple[Endpoint, ...]:
-    """The endpoints for the pages' own calls."""
+def sign_in_paths(connections: Connections, keys: Keys, tokens: TokenBook) -> tuple[ApiPath, ...]:
+    """The paths for the pages' own calls."""
     here = SignInPaths(connections, keys, tokens)
     return (
-        Endpoint("GET", "/v1/sign-in", "observe", here.who, (Content(WhoIsSignedIn),), query=NoQuery),
-        Endpoint(
+        ApiPath("GET", "/v1/sign-in", "observe", here.who, (Content(WhoIsSignedIn),), query=NoQuery),
+        ApiPath(
             "POST",
             "/v1/sign-in",
             None,
@@ -140,5 +140,5 @@ def sign_in_endpoints(connections: Connections, keys: Keys, tokens: TokenBook) -
             body=(Content(SignInWith),),
             refusals=(401,),
         ),
-        Endpoint("POST", "/v1/sign-out", None, here.end, (Content(dict[str, str]),)),
+        ApiPath("POST", "/v1/sign-out", None, here.end, (Content(dict[str, str]),)),
     )

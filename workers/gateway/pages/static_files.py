@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from workers.gateway.endpoint import Content, Endpoint
+from workers.gateway.api_path import ApiPath, Content
 from workers.gateway.problems import Problem
 
 INDEX: Final = "index.html"
@@ -96,10 +96,10 @@ def _response(request: Request, name: str) -> Response:
     return Response(found.body, 200, headers, found.media)
 
 
-def page_endpoints() -> tuple[Endpoint, ...]:
-    """The endpoints of the files; anyone may read them, and links of other sites may lead to the page."""
+def page_paths() -> tuple[ApiPath, ...]:
+    """The paths of the files; anyone may read them, and links of other sites may lead to the page."""
     html, anything = (Content(str, ("text/html",)),), (Content(None, ("text/css", "text/javascript", "image/svg+xml")),)
     return (
-        Endpoint("GET", "/", None, index, html, from_anywhere=True),
-        Endpoint("GET", "/pages/{file:path}", None, file, anything),
+        ApiPath("GET", "/", None, index, html, from_anywhere=True),
+        ApiPath("GET", "/pages/{file:path}", None, file, anything),
     )

@@ -10,13 +10,13 @@ from starlette.responses import Response
 
 from bus.errors import ConfigError
 from bus.events import Event
-from bus.hooks import Endpoint as WebhookEndpoint
+from bus.hooks import Endpoint
 from bus.hooksets.in_force import Watcher
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.delivery.dead_letters import dead_letters, drop
 from workers.delivery.endpoint_controls import NotHalted, enable
-from workers.gateway.endpoint import Content, Endpoint
+from workers.gateway.api_path import ApiPath, Content
 from workers.gateway.problems import Problem
 from workers.gateway.records.list_responses import json_response, list_response
 from workers.gateway.records.operations import Done, Ids, Operations, caller_text, read_fields
@@ -101,21 +101,21 @@ class DeliveryViews:
             raise Problem(409, "not-disabled", str(error)) from error
         return json_response(msgspec.to_builtins(EnabledEndpoint(id=name, **msgspec.structs.asdict(enabled))))
 
-    async def _webhook_endpoints(self) -> dict[str, WebhookEndpoint]:
+    async def _webhook_endpoints(self) -> dict[str, Endpoint]:
         await self._watcher.refresh()
         return dict(self._watcher.for_event(Event(type="", host=self._watcher.host)).endpoints)
 
 
-def delivery_endpoints(connections: Connections, keys: Keys, watcher: Watcher) -> tuple[Endpoint, ...]:
+def delivery_paths(connections: Connections, keys: Keys, watcher: Watcher) -> tuple[ApiPath, ...]:
     """The paths of these views."""
     here = DeliveryViews(connections, keys, watcher)
     one_letter = (Content(DeadRecord),)
     return (
-        Endpoint("GET", "/v1/deliveries/{id}", "observe", here.delivery, (Content(DeliveryRecord),), query=NoQuery),
-        Endpoint("GET", "/v1/dead/reasons", "observe", here.reasons, (), item=LetterGroup, query=ReasonQuery),
-        Endpoint("GET", "/v1/dead/{id}", "observe", here.dead_letter, one_letter, query=NoQuery),
-        Endpoint("POST", "/v1/dead/drop", "operate", here.drop, (Content(Done),), body=(Content(Ids),)),
-        Endpoint(
+        ApiPath("GET", "/v1/deliveries/{id}", "observe", here.delivery, (Content(DeliveryRecord),), query=NoQuery),
+        ApiPath("GET", "/v1/dead/reasons", "observe", here.reasons, (), item=LetterGroup, query=ReasonQuery),
+        ApiPath("GET", "/v1/dead/{id}", "observe", here.dead_letter, one_letter, query=NoQuery),
+        ApiPath("POST", "/v1/dead/drop", "operate", here.drop, (Content(Done),), body=(Content(Ids),)),
+        ApiPath(
             "POST",
             "/v1/endpoints/{id}/enable",
             "operate",

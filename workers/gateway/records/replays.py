@@ -17,7 +17,7 @@ from bus.matching.conditions import compile_condition
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.gateway.access import CALLER
-from workers.gateway.endpoint import Content, Endpoint
+from workers.gateway.api_path import ApiPath, Content
 from workers.gateway.problems import Problem
 from workers.gateway.records.list_responses import json_response, list_response
 from workers.gateway.records.operations import read_fields
@@ -141,13 +141,13 @@ class Replays:
         log.info("token %s stopped the job %s", request.scope[CALLER], name)
         return json_response(msgspec.to_builtins(shown(await job(self._connections, self._keys, name))))
 
-    def endpoints(self) -> tuple[Endpoint, ...]:
+    def paths(self) -> tuple[ApiPath, ...]:
         """The paths of replays and jobs."""
         started = (Content(ReplayStarted),)
         return (
-            Endpoint("POST", "/v1/replays", "operate", self.replay, started, body=(Content(Replay),), refusals=(404,)),
-            Endpoint("POST", "/v1/events/{id}/replay", "operate", self.replay_one, started, body=(Content(OneReplay),)),
-            Endpoint("GET", "/v1/jobs", "observe", self.jobs, (), item=BulkJob, query=ListQuery),
-            Endpoint("GET", "/v1/jobs/{id}", "observe", self.job, (Content(BulkJob),), query=NoQuery),
-            Endpoint("POST", "/v1/jobs/{id}/stop", "operate", self.stop, (Content(BulkJob),), refusals=(409,)),
+            ApiPath("POST", "/v1/replays", "operate", self.replay, started, body=(Content(Replay),), refusals=(404,)),
+            ApiPath("POST", "/v1/events/{id}/replay", "operate", self.replay_one, started, body=(Content(OneReplay),)),
+            ApiPath("GET", "/v1/jobs", "observe", self.jobs, (), item=BulkJob, query=ListQuery),
+            ApiPath("GET", "/v1/jobs/{id}", "observe", self.job, (Content(BulkJob),), query=NoQuery),
+            ApiPath("POST", "/v1/jobs/{id}/stop", "operate", self.stop, (Content(BulkJob),), refusals=(409,)),
         )

@@ -18,6 +18,7 @@ from bus.events import Event
 from bus.hooksets.in_force import Watcher
 from bus.http.address_policy import AddressPolicy
 from bus.http.webhook_client import WebhookClient
+from workers.plugins.mcp.accepted_servers import OfferedServer, check_accepted, filled, offered_servers, variables
 from workers.plugins.mcp.http_connection import HttpConnection
 from workers.plugins.mcp.messages import (
     MOST_PAGES,
@@ -30,7 +31,6 @@ from workers.plugins.mcp.messages import (
     result_of,
     tool_of,
 )
-from workers.plugins.mcp.offered import OfferedServer, check_accepted, filled, offered_servers, variables
 from workers.plugins.mcp.stdio_connection import StdioConnection
 
 log = logging.getLogger("fleethook.mcp")

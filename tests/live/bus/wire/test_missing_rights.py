@@ -16,8 +16,7 @@ from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.support.servers import Server
 from workers.approvals.decisions import Person, answer
-from workers.approvals.questions import Wanted as Questions
-from workers.approvals.questions import question_page, waiting_questions
+from workers.approvals.questions import QuestionFilter, question_page, waiting_questions
 from workers.coverage.open_sessions import OpenSessions
 from workers.fleet_control.messages import messages, say
 from workers.fleet_control.stops import lift_stops, place_stop, stops_in_force
@@ -43,7 +42,7 @@ CASES: list[tuple[str, Callable[[Connections], Awaitable[object]]]] = [
     ("question:*", lambda c: answer(c, KEYS, "e1", "approve", ANA)),
     ("decided", lambda c: answer(c, KEYS, "e1", "deny", ANA)),
     ("questions", lambda c: waiting_questions(c, KEYS)),
-    ("approvals", lambda c: question_page(c, KEYS, Questions(), 5)),
+    ("approvals", lambda c: question_page(c, KEYS, QuestionFilter(), 5)),
     ("stops", lambda c: place_stop(c, KEYS, by="ana")),
     ("stops:log", lambda c: place_stop(c, KEYS, by="ana")),
     ("events", lift_all),

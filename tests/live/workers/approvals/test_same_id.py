@@ -14,7 +14,7 @@ from tests.support.running import bash, do, evaluating, publish_hooks, put, stre
 from tests.support.servers import Server
 from tests.support.waiting import until
 from workers.approvals.decisions import Verb, answer
-from workers.approvals.holding import HeldRequests
+from workers.approvals.held_requests import HeldRequests
 
 pytestmark = [pytest.mark.live, pytest.mark.req("X-03")]
 

@@ -28,7 +28,7 @@ from workers.coverage.installs import HostInstalls, InstalledHooks
 from workers.coverage.marks import CallMarks
 from workers.coverage.reports import read_reports
 from workers.dispatcher import GROUP
-from workers.records.sessions import Session, sessions
+from workers.records.sessions import SessionRecord, sessions
 
 pytestmark = pytest.mark.req("X-15")
 
@@ -106,7 +106,7 @@ async def announced(connections: Connections, keys: Keys) -> list[dict[str, Any]
     return [{"session": one.session, "tool": one.tool, **one.data} for one in events]
 
 
-async def only_session(connections: Connections, keys: Keys) -> Session:
+async def only_session(connections: Connections, keys: Keys) -> SessionRecord:
     (one,) = await sessions(connections, keys)
     return one
 

@@ -15,7 +15,7 @@ from bus.wire.keys import Keys
 from tests.support.servers import Server
 from workers.fleet_control.enforcement import Enforcement
 from workers.fleet_control.flags import keep_flags
-from workers.fleet_control.reach import Place, Reach, read_reached
+from workers.fleet_control.reach import AgentOnHost, Reach, read_reached
 from workers.fleet_control.stops import lift_stops, place_stop
 
 pytestmark = [pytest.mark.live, pytest.mark.req("X-12")]
@@ -51,7 +51,7 @@ async def test_it_writes_what_concerns_each_agent_and_removes_it_again(
     assert await look() == [True, True, False], "an agent of another fleet is left alone"
     await lift_stops(connections, keys, by="ana")
     kept = (await read_reached(connections, keys)).kept
-    assert kept == (Place(host="h1", source="claude"), Place(host="h1", source="codex"))
+    assert kept == (AgentOnHost(host="h1", source="claude"), AgentOnHost(host="h1", source="codex"))
     for path in (claude, codex):  # written long ago, so no newer word can be meant
         os.utime(path, (0, 0))
     assert await look() == [False, False, False]

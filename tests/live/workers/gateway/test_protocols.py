@@ -17,13 +17,13 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from tests.support.waiting import PATIENCE, wait_until
-from workers.gateway.limits import Admission, Limits
+from workers.gateway.limits import Admission, SocketLimits
 from workers.gateway.server import server_config
 
 pytestmark = pytest.mark.req("G-02", "F-15")
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
-SMALL = Limits(
+SMALL = SocketLimits(
     connections=6,
     per_peer=4,
     head_bytes=4096,
@@ -57,7 +57,7 @@ APP = Starlette(
 
 
 @contextmanager
-def serving(limits: Limits) -> Iterator[tuple[int, Admission]]:
+def serving(limits: SocketLimits) -> Iterator[tuple[int, Admission]]:
     """A server with these limits on a port of its own."""
     admission = Admission(limits)
     server = uvicorn.Server(server_config(APP, admission))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bus.plugins.messages import Seen
+from bus.plugins.messages import VerdictSummary
 from tests.support.plugins import enabled, handler, read, running, tool_call
 from tests.support.running import until_true
 
@@ -141,11 +141,11 @@ async def test_five_plugins_in_five_forms_run_as_they_are(tmp_path: Path) -> Non
         assert (denied.decision, denied.reason) == ("deny", "not that")
         assert (await answered("session-logger", "check")).decision == "abstain"
         failed = tool_call(type="tool:error", native="PostToolUseFailure")
-        group.observe(handler(file, "log_it", "session-logger"), failed, Seen())
+        group.observe(handler(file, "log_it", "session-logger"), failed, VerdictSummary())
         await until_true(lambda: log.exists() and log.read_text() == "s1 claude True\n", "the old observer was called")
 
         for decision in ("abstain", "deny", "abstain"):
-            group.observe(handler(file, "after", "counting"), tool_call(), Seen(decision=decision))
+            group.observe(handler(file, "after", "counting"), tool_call(), VerdictSummary(decision=decision))
         await until_true(lambda: group.figures["counting"].calls == 3, "the two-argument observer was called")
         context = {"session_id": "s1", "event_data": {"tag": "t"}}
         found = await group.invoke("counting", "action", "count", {"add": 5}, 30, context=context)

@@ -13,7 +13,7 @@ import pytest
 from bus.errors import FleethookError
 from bus.hooks import Hook
 from bus.hooksets.hookfile import HookFile
-from bus.plugins.messages import Seen
+from bus.plugins.messages import VerdictSummary
 from tests.support.plugins import DENIES, enabled, handler, plugin, read, running, tool_call
 from tests.support.running import until_true
 from tests.support.waiting import PATIENCE, until, wait_until
@@ -111,8 +111,8 @@ async def test_handlers_answer_observe_and_fail_alone(answers: HookFile, tmp_pat
         assert (changed.decision, changed.updated_input) == ("abstain", {"command": "ls -la"})
         refused = await group.run(hook("block"), tool_call(), PATIENCE)
         assert (refused.decision, refused.reason, refused.failure) == ("deny", "no", "")
-        group.observe(hook("report"), tool_call(type="tool:post_execute"), Seen("deny", "guarded"))
-        group.observe(hook("with_one_argument"), tool_call(type="tool:error"), Seen())
+        group.observe(hook("report"), tool_call(type="tool:post_execute"), VerdictSummary("deny", "guarded"))
+        group.observe(hook("with_one_argument"), tool_call(type="tool:error"), VerdictSummary())
         await until_true(lambda: log.exists() and "failed" in log.read_text(), "the observers wrote")
         assert log.read_text() == "deny guarded\nfailed: True\n"
         failures = {

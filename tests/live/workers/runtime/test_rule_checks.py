@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bus.events import Event
-from bus.matching.checker_messages import Question
+from bus.matching.checker_messages import MatchQuestion
 from bus.matching.findings import Findings, ask
 from bus.matching.rules import TOO_LARGE
 from bus.system.child import ChildProcess
@@ -35,7 +35,7 @@ class Gate:
         self.open = threading.Event()
         self.waiting = 0
 
-    def ask(self, child: ChildProcess, question: Question, seconds: float) -> Findings:
+    def ask(self, child: ChildProcess, question: MatchQuestion, seconds: float) -> Findings:
         """As `findings.ask`, when the gate is open."""
         self.waiting += 1
         assert self.open.wait(2 * PATIENCE)

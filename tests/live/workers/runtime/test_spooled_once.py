@@ -18,7 +18,7 @@ from tests.support.servers import Server
 from tests.support.waiting import until
 from workers.delivery.deliveries import deliveries
 from workers.delivery.filters import Filter
-from workers.records.events import Seen, find_event, follow, recent
+from workers.records.events import RecordedEvent, find_event, follow, recent
 from workers.records.trace import trace
 
 pytestmark = [pytest.mark.live, pytest.mark.req("X-06", "X-09")]
@@ -27,7 +27,7 @@ ENDPOINT = 'endpoints:\n  - {id: a, url: "https://a.example"}\n'
 LONG_AGO = "e0190000000000123456789abcdef0123"
 
 
-async def shown(connections: Connections, keys: Keys) -> list[Seen]:
+async def shown(connections: Connections, keys: Keys) -> list[RecordedEvent]:
     return await recent(connections, keys, Filter(), most=1_000)
 
 

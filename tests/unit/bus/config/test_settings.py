@@ -11,7 +11,7 @@ from bus.config.setting_types import DAY, MIB
 from bus.config.settings import NAMES, Settings, describe, parse_setting
 from bus.errors import ConfigError
 from bus.hooksets.files_in_force import file_in_force
-from bus.hooksets.settings_files import Loaded, load_settings
+from bus.hooksets.settings_files import LoadedSettings, load_settings
 from bus.hooksets.trust import trust
 from bus.system.directories import directories
 
@@ -27,7 +27,7 @@ class Machine:
         self.project.parent.mkdir()
         (self.project.parent / ".git").mkdir()
 
-    def load(self, flags: Mapping[str, object] | None = None, **environ: str) -> Loaded:
+    def load(self, flags: Mapping[str, object] | None = None, **environ: str) -> LoadedSettings:
         return load_settings(flags or {}, environ={**self.environ, **environ}, cwd=self.project.parent)
 
     def trust(self) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from bus.errors import ConditionError, OverBudget, PatternError
 from bus.events import Event
-from bus.matching.checker_messages import Answer, Question, encode_question
+from bus.matching.checker_messages import ItemAnswer, MatchQuestion, encode_question
 from bus.matching.condition_cost import size_of
 from bus.matching.conditions import compile_condition
 from bus.matching.disk import Disk, light_disk
@@ -62,7 +62,7 @@ def test_an_ordinary_condition_stays_in_the_process(text: str) -> None:
 @pytest.mark.req("X-09")
 def test_what_takes_too_long_costs_nothing_else_its_answer() -> None:
     child = checker(wall_seconds=50.0)  # the processor's time is the subject here
-    question = Question(
+    question = MatchQuestion(
         event=bash("ls; rm x", l=list(range(700))),
         rules={"rm": RM, "text": Rule(command=("ls",)), "dd": Rule(commands=(CommandMatch(program=("dd",)),))},
         conditions=("event.data.l.exists(x, x == 3)", COSTLY, "event.nothing == 1", "event.tool == 'bash'"),
@@ -92,8 +92,8 @@ def test_a_condition_asked_where_nobody_has_to_wait_is_answered_too() -> None:
 @pytest.mark.req("X-09")
 def test_without_an_answer_a_rule_goes_by_the_programs_that_a_line_names() -> None:
     rules = {"rm": RM, "dd": Rule(commands=(CommandMatch(program=("dd",)),)), "text": Rule(command=("l.",))}
-    findings = unanswered(Question(event=bash("ls; rm x"), rules=rules, conditions=("true",)))
-    assert findings.rules["rm"] == Answer("rule", "rm", True, "rm", TOO_LARGE)
+    findings = unanswered(MatchQuestion(event=bash("ls; rm x"), rules=rules, conditions=("true",)))
+    assert findings.rules["rm"] == ItemAnswer("rule", "rm", True, "rm", TOO_LARGE)
     assert not findings.rules["dd"].fits
     assert findings.rules["text"].fits, "a regular expression needs no reading"
     assert findings.exceeded == {"true"}
@@ -117,7 +117,7 @@ def test_operands_are_looked_up_within_the_budget() -> None:
 @pytest.mark.req("X-09")
 def test_a_question_survives_what_cannot_be_encoded() -> None:
     event = bash("rm \ud83d x", n=2**70)
-    assert b"rm" in encode_question(Question(event=event, rules={"rm": RM}))
+    assert b"rm" in encode_question(MatchQuestion(event=event, rules={"rm": RM}))
 
 
 ECHO = """
@@ -161,13 +161,13 @@ async def test_agents_take_turns_however_much_one_of_them_asks(monkeypatch: pyte
     order: list[str] = []
     go = threading.Event()
 
-    def take(_child: ChildProcess, question: Question, _seconds: float) -> Findings:
+    def take(_child: ChildProcess, question: MatchQuestion, _seconds: float) -> Findings:
         assert go.wait(30)
         order.append(question.event.session)
         return Findings()
 
-    def asked(agent: str) -> Question:
-        return Question(event=Event(type="x", session=agent), rules={"rm": RM})
+    def asked(agent: str) -> MatchQuestion:
+        return MatchQuestion(event=Event(type="x", session=agent), rules={"rm": RM})
 
     monkeypatch.setattr("workers.runtime.rule_checks.ask", take)
     async with RuleChecks(processes=1) as checks:

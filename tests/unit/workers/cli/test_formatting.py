@@ -15,7 +15,7 @@ from workers.cli.common import Context
 from workers.cli.formatting import delivery_lines, event_subject, outcome, trace_lines, verdict_lines
 from workers.delivery.dead_letters import DeadLetter
 from workers.delivery.deliveries import Attempt, Delivery
-from workers.records.events import Seen
+from workers.records.events import RecordedEvent
 from workers.records.trace import FallbackReport, Relative, Trace
 
 FLEET = Context(colour=False)
@@ -52,9 +52,9 @@ VERDICT = Verdict(
 )
 
 
-def seen(**more: Any) -> Seen:
+def seen(**more: Any) -> RecordedEvent:
     """The event as it stands in the record."""
-    return msgspec.structs.replace(Seen(id="e1", entry="1-0", ms=0, event=EVENT), **more)
+    return msgspec.structs.replace(RecordedEvent(id="e1", entry="1-0", ms=0, event=EVENT), **more)
 
 
 def timeless(lines: Any) -> list[str]:
@@ -104,7 +104,7 @@ def test_a_verdict_is_shown_with_all_that_took_part() -> None:
         (seen(of="e0", fallback="no answer in time"), "fallback for e0: no answer in time"),
     ],
 )
-def test_what_was_decided_on_one_line(one: Seen, said: str) -> None:
+def test_what_was_decided_on_one_line(one: RecordedEvent, said: str) -> None:
     assert outcome(one) == said
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from workers.coverage.causes import CAUSES, Cause, Evidence, explain
-from workers.coverage.installs import InstalledHooks, Problem
+from workers.coverage.installs import InstalledHooks, InstallFault
 from workers.coverage.marks import UncoveredCall
 from workers.coverage.reports import AgentReport
 
@@ -48,14 +48,14 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
         "no hook of Fleethook is installed for PreToolUse in /h/.claude/settings.json",
     ),
     "switched off": (
-        {"installs": file(disabled=(Problem("`disableAllHooks` is true", "take it out"),))},
+        {"installs": file(disabled=(InstallFault("`disableAllHooks` is true", "take it out"),))},
         "disabled",
         "disableAllHooks",
     ),
     "not trusted": (
         {
             "agent": "codex",
-            "installs": file(agent="codex", untrusted=(Problem("2 of 9 hooks are not trusted yet", "/hooks"),)),
+            "installs": file(agent="codex", untrusted=(InstallFault("2 of 9 hooks are not trusted yet", "/hooks"),)),
         },
         "untrusted",
         "not trusted yet",

@@ -14,7 +14,7 @@ from bus.verdicts import Approval, Part, Verdict
 from workers.cli.output import styler
 from workers.cli.screens.waterfall import waterfall_lines
 from workers.delivery.deliveries import Attempt, Delivery
-from workers.records.events import Seen
+from workers.records.events import RecordedEvent
 from workers.records.trace import Trace
 from workers.records.waterfall import waterfall
 
@@ -26,7 +26,9 @@ VERDICT = Verdict(
     parts=(Part(hook="slow", decision="deny", ms=7.0, layer="fleet", version="3"),),
     silent={"fleet@3": {"one": 500, "two": 500}},
 )
-SEEN = Seen(id=f"e{BEGAN:012x}{'0' * 20}", entry="1-0", ms=BEGAN + 20, event=EVENT, verdict=VERDICT, asked=BEGAN + 4)
+SEEN = RecordedEvent(
+    id=f"e{BEGAN:012x}{'0' * 20}", entry="1-0", ms=BEGAN + 20, event=EVENT, verdict=VERDICT, asked=BEGAN + 4
+)
 LOG = (
     Attempt(
         ms=BEGAN + 60, took=20.0, outcome="retry", status=503, phases=Phases(connect=5.0, first_byte=10.0, total=18.0)
@@ -106,7 +108,7 @@ def test_the_wait_for_a_person_is_no_queue() -> None:
 
 def test_hooks_that_ran_side_by_side_begin_together() -> None:
     parts = tuple(Part(hook=name, decision="abstain", ms=9.0) for name in ("one", "two"))
-    seen = Seen(id="mine", entry="1-0", ms=20, event=EVENT, verdict=Verdict(ms=10.0, parts=parts))
+    seen = RecordedEvent(id="mine", entry="1-0", ms=20, event=EVENT, verdict=Verdict(ms=10.0, parts=parts))
     assert [(span.name, span.start) for span in waterfall(Trace(event=seen))] == [
         ("verdict", 0),
         ("one", 0),

@@ -18,7 +18,7 @@ from bus.wire.exchange_times import ExchangeTimes
 from bus.wire.scripts import script
 from bus.wire.streams import ScriptCall
 from workers.delivery.outcome_table import judge
-from workers.delivery.results import FAILURES, AttemptResult, Evidence, attempt_label
+from workers.delivery.results import FAILURES, AttemptDetails, AttemptResult, attempt_label
 from workers.gateway.metric_families import _cumulative
 from workers.records.series import least_counted
 from workers.runtime.counters import Names, VerdictCounts, attempt_counts, event_counts, reason_label
@@ -57,7 +57,7 @@ def test_a_fallback_has_one_of_four_reasons(why: str, reason: str) -> None:
     ],
 )
 def test_an_attempt_has_one_of_few_outcomes(reply: Reply, label: str) -> None:
-    assert attempt_label(judge(reply)._replace(evidence=Evidence(status=reply.status))) == label
+    assert attempt_label(judge(reply)._replace(evidence=AttemptDetails(status=reply.status))) == label
 
 
 def test_an_attempt_that_broke_off_is_another() -> None:

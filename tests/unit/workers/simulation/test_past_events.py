@@ -12,14 +12,14 @@ import pytest
 from bus.errors import ConfigError
 from bus.events import Event
 from bus.verdicts import Part, Verdict
-from workers.records.events import Seen, record
+from workers.records.events import RecordedEvent, record
 from workers.simulation.past_events import PastEvent, Unreadable, exported_events, only_where, redacted_fields
 
 pytestmark = pytest.mark.req("X-04")
 
 VERDICT = Verdict(decision="deny", parts=(Part(hook="no-rm", decision="deny", layer="fleet"),))
 EVENT = Event(type="tool:pre_execute", tool="bash", input={"command": "rm x"}, source="claude", host="h")
-RECORD = record(Seen(id="e1", entry="5-0", ms=5, event=EVENT, verdict=VERDICT))
+RECORD = record(RecordedEvent(id="e1", entry="5-0", ms=5, event=EVENT, verdict=VERDICT))
 PAYLOAD = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "rm x"}, "session_id": "s"}
 
 

@@ -13,16 +13,16 @@ from tests.support.receivers import Receiver, receiving
 from tests.support.running import do, publish_hooks
 from tests.support.servers import Server
 from workers.gateway.live.cursors import Cursor, parse_cursor
-from workers.gateway.live.messages import Message
-from workers.gateway.live.source import Source
+from workers.gateway.live.messages import FeedMessage
+from workers.gateway.live.source import FeedSource
 
 ENDPOINTS = 40
 EVENTS = 3
 
 
-async def rest(source: Source, cursor: Cursor) -> list[Message]:
+async def rest(source: FeedSource, cursor: Cursor) -> list[FeedMessage]:
     """Everything after a cursor."""
-    found: list[Message] = []
+    found: list[FeedMessage] = []
     while (page := await source.after(cursor)).messages:
         found += page.messages
         cursor = page.at
@@ -46,7 +46,7 @@ async def test_every_outcome_is_sent_once_from_whichever_cursor_a_client_goes_on
     async with receiving() as receiver:
         expected = await carried(server, connections, keys, receiver)
     assert int(await do(connections, "XLEN", keys("outcomes"))) <= len(expected) / 2, "several outcomes share an entry"
-    source = Source(connections, keys, events="*", payload=True)
+    source = FeedSource(connections, keys, events="*", payload=True)
     messages = [one for one in await rest(source, Cursor()) if not one.is_event]
     bodies = [one.body for one in messages]
     records = [json.loads(body) for body in bodies]
@@ -65,7 +65,7 @@ async def test_a_cursor_within_an_entry_that_is_kept_no_longer_is_not_covered(
 ) -> None:
     async with receiving() as receiver:
         await carried(server, connections, keys, receiver)
-    source = Source(connections, keys, events="*", payload=True)
+    source = FeedSource(connections, keys, events="*", payload=True)
     messages = await rest(source, Cursor())
     within = next(one.at for one in messages if not one.at.outcomes.is_whole)
     assert await source.covers(within)

@@ -21,8 +21,8 @@ from tests.support.plugin_server import accepted, server_plugin
 from tests.support.waiting import PATIENCE, until
 from workers.plugins.mcp import servers as module
 from workers.plugins.mcp import stdio_connection
+from workers.plugins.mcp.accepted_servers import offered_servers
 from workers.plugins.mcp.messages import ServerDown, ServerRefuses
-from workers.plugins.mcp.offered import offered_servers
 from workers.plugins.mcp.servers import Offers, PluginServers
 
 pytestmark = pytest.mark.req("I-10", "G-18")

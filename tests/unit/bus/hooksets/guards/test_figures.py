@@ -9,8 +9,8 @@ import pytest
 
 from bus.hooksets.guards import DEFAULT_PACKS, packs
 from bus.hooksets.guards.corpus import (
+    CorpusFigures,
     CorpusLine,
-    Figures,
     Judged,
     figures,
     figures_by_group,
@@ -44,7 +44,7 @@ def read(part: str) -> list[CorpusLine]:
     return found
 
 
-def shown(name: str, one: Figures) -> str:
+def shown(name: str, one: CorpusFigures) -> str:
     """One group as a line of the printed table."""
     recall = "" if one.recall is None else f"{one.stopped} of {one.to_stop} stopped ({one.recall:.1f} %)"
     rate = one.false_alarm_rate

@@ -18,9 +18,9 @@ from workers.cli.common import Context
 from workers.cli.output import styler
 from workers.cli.screens import rows
 from workers.cli.screens.columns import Cell, Column, cut, id_length, list_lines, sign
+from workers.cli.screens.line_wrap import wrap
 from workers.cli.screens.rows import DEAD_COLUMNS, DELIVERY_COLUMNS, EVENT_COLUMNS, event_cells, tail_line
-from workers.cli.screens.wrapping import wrap
-from workers.records.events import Seen
+from workers.records.events import RecordedEvent
 
 PLAIN = styler(False)
 TEXT = st.text(max_size=60)
@@ -102,14 +102,14 @@ def test_a_wrapped_line_breaks_no_word(words: list[str], indent: int) -> None:
 @pytest.mark.parametrize(
     ("one", "said"),
     [
-        (Seen(id="e1", entry="1-0", ms=0, event=EVENT), "-"),
-        (Seen(id="e1", entry="1-0", ms=0, event=EVENT, verdict=Verdict(decision="deny")), "✗ deny"),
-        (Seen(id="e1", entry="1-0", ms=0, event=EVENT, verdict=Verdict(fallback="no evaluator")), "! abstain"),
-        (Seen(id="e1", entry="1-0", ms=0, event=EVENT, of="e0", fallback="away"), "! fallback"),
-        (Seen(id="e1", entry="1-0", ms=0, event=EVENT, pending=True), "… waiting"),
+        (RecordedEvent(id="e1", entry="1-0", ms=0, event=EVENT), "-"),
+        (RecordedEvent(id="e1", entry="1-0", ms=0, event=EVENT, verdict=Verdict(decision="deny")), "✗ deny"),
+        (RecordedEvent(id="e1", entry="1-0", ms=0, event=EVENT, verdict=Verdict(fallback="no evaluator")), "! abstain"),
+        (RecordedEvent(id="e1", entry="1-0", ms=0, event=EVENT, of="e0", fallback="away"), "! fallback"),
+        (RecordedEvent(id="e1", entry="1-0", ms=0, event=EVENT, pending=True), "… waiting"),
     ],
 )
-def test_a_decision_is_a_sign_and_a_word(one: Seen, said: str) -> None:
+def test_a_decision_is_a_sign_and_a_word(one: RecordedEvent, said: str) -> None:
     assert event_cells(one)[0].text == said
     assert sign("") == "-"
 
@@ -120,7 +120,7 @@ def test_a_decision_is_a_sign_and_a_word(one: Seen, said: str) -> None:
 def test_a_line_of_tail_keeps_its_columns(width: int, command: str, session: str, tool: str) -> None:
     """Time, decision, agent, session, tool, what, id: each begins where the line before it has it."""
     event = msgspec.structs.replace(EVENT, input={"command": command}, session=session, tool=tool)
-    one = Seen(
+    one = RecordedEvent(
         id="e012345" + "6789abcdef" * 2 + "0" * 6,
         entry="1-0",
         ms=0,
@@ -141,6 +141,6 @@ def test_a_pipe_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs read whole ids and uncut texts."""
     long: Any = "x" * 300
     event = msgspec.structs.replace(EVENT, input={"command": long})
-    line = tail_line(Context(colour=False), Seen(id="e" * 33, entry="1-0", ms=0, event=event))
+    line = tail_line(Context(colour=False), RecordedEvent(id="e" * 33, entry="1-0", ms=0, event=event))
     assert "e" * 33 in line
     assert "x" * 60 in line

@@ -13,7 +13,7 @@ from workers.cli.output import styler
 from workers.cli.screens.watch import PANELS, View, frame
 from workers.delivery.dead_letters import DeadLetter
 from workers.delivery.endpoint_health import EndpointHealth
-from workers.records.events import Seen
+from workers.records.events import RecordedEvent
 
 TEXT = st.text(max_size=120)
 
@@ -25,7 +25,9 @@ def view(texts: list[str]) -> View:
         event = Event(
             type="tool:pre_execute", source="claude", session=f"s{number}", tool="bash", input={"command": text}
         )
-        made.add(Seen(id=f"e{number:032}", entry="1-0", ms=number, event=event, verdict=Verdict(decision="deny")))
+        made.add(
+            RecordedEvent(id=f"e{number:032}", entry="1-0", ms=number, event=event, verdict=Verdict(decision="deny"))
+        )
     made.endpoints = [EndpointHealth(target=f"endpoint:{number}", reason=text) for number, text in enumerate(texts)]
     made.questions = [
         Question(
@@ -68,7 +70,7 @@ def test_keys_move_over_what_is_there() -> None:
     shown = view(["a", "b", "c"])
     assert shown.selected_event() == f"e{2:032}"
     shown.move(1)
-    shown.add(Seen(id="new", entry="1-0", ms=0, event=Event(type="session:end")))
+    shown.add(RecordedEvent(id="new", entry="1-0", ms=0, event=Event(type="session:end")))
     assert shown.selected_event() == f"e{1:032}"
     shown.move(99)
     assert shown.selected_event() == f"e{0:032}"

@@ -6,14 +6,14 @@ import pytest
 
 from bus.events import Event
 from workers.gateway.live.cursors import Cursor
-from workers.gateway.live.messages import Message
+from workers.gateway.live.messages import FeedMessage
 from workers.gateway.live.subscriptions import Router, Subscriptions
 
 EVENT = Event(type="tool:pre_execute", tool="bash", session="s1", host="h", input={"command": "ls"})
 
 
-def message(event: Event = EVENT, decision: str = "deny") -> Message:
-    return Message(Cursor(), True, "event", "{}", event, {"decision": decision, "reason": ""})
+def message(event: Event = EVENT, decision: str = "deny") -> FeedMessage:
+    return FeedMessage(Cursor(), True, "event", "{}", event, {"decision": decision, "reason": ""})
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def message(event: Event = EVENT, decision: str = "deny") -> Message:
 def test_a_condition_means_the_same_however_it_is_looked_up(where: str, fits: bool) -> None:
     subscriptions = Subscriptions()
     subscriptions.subscribe(["tool:*"], where)
-    router = Router([("client", subscriptions.rules), ("other", ())])
+    router = Router([("client", subscriptions.current), ("other", ())])
     assert list(router.clients(message())) == (["client"] if fits else [])
 
 
@@ -46,7 +46,7 @@ def test_a_client_with_several_subscriptions_that_fit_gets_a_message_once() -> N
     both, everything = Subscriptions(), Subscriptions()
     both.subscribe(["tool:*", "*"])
     both.subscribe(["tool:pre_execute:bash"], 'event.session == "s1"')
-    router = Router([("both", both.rules), ("everything", everything.rules)])
+    router = Router([("both", both.current), ("everything", everything.current)])
     assert sorted(router.clients(message())) == ["both", "everything"]
 
 
@@ -54,7 +54,7 @@ def test_a_condition_that_is_costly_for_an_event_counts_as_true() -> None:
     """It could stop the feed of all clients; nothing is missed."""
     subscriptions = Subscriptions()
     subscriptions.subscribe(["*"], "event.input.all.exists(a, event.input.all.exists(b, a == b + 'x'))")
-    router = Router([("client", subscriptions.rules)])
+    router = Router([("client", subscriptions.current)])
     many = Event(type="tool:pre_execute", input={"all": [str(number) for number in range(3000)]})
     few = Event(type="tool:pre_execute", input={"all": ["a", "b"]})
     assert list(router.clients(message(many))) == ["client"]

@@ -17,7 +17,7 @@ from bus.verdicts import Approval, ApprovalState, Verdict
 from bus.wire.codec import decode_verdict
 from bus.wire.keys import Keys
 from bus.wire.streams import MOST_DELIVERIES, ScriptCall, StreamEntry
-from workers.approvals import held_values, wording
+from workers.approvals import held_values, held_verdicts
 from workers.fleet_control.enforcement import Enforcement
 from workers.runtime.placement import Placement
 from workers.runtime.request_hooks import RequestHooks
@@ -97,15 +97,17 @@ class DecidedRequests:
             # Evaluators may die of a rule; a person's answer must not.
             newer = await self._rules_by_now(request, event, verdict) if request.handed <= MOST_DELIVERIES else None
             if newer is not None and newer.decision == "deny":
-                return wording.overtaken(verdict, approval, newer)
-            return wording.approved(verdict, approval)
+                return held_verdicts.overtaken(verdict, approval, newer)
+            return held_verdicts.approved(verdict, approval)
         if approval.state == "denied":
-            return wording.denied(verdict, approval)
+            return held_verdicts.denied(verdict, approval)
         if approval.state == "waiting":
-            return wording.still_waiting(verdict, approval)
+            return held_verdicts.still_waiting(verdict, approval)
         if approval.state == "timed_out":
-            return wording.unanswered(verdict, approval, f"Nobody answered within {held_values.waited(approval)}.")
-        return wording.unanswered(verdict, approval, "The question was overtaken: its agent has gone on.")
+            return held_verdicts.unanswered(
+                verdict, approval, f"Nobody answered within {held_values.waited(approval)}."
+            )
+        return held_verdicts.unanswered(verdict, approval, "The question was overtaken: its agent has gone on.")
 
     async def _rules_by_now(self, request: Request, event: Event, verdict: Verdict) -> Verdict | None:
         """What the rules say of an approved call now, which may be minutes after the question; those of its host too."""

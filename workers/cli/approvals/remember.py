@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from bus.ids import host_name
-from workers.admin.remembering import Plan
-from workers.admin.remembering import planned as plan_for
+from workers.admin.rule_exceptions import Plan
+from workers.admin.rule_exceptions import planned as plan_for
 from workers.approvals.questions import Question
-from workers.approvals.remembered import read_remembered
+from workers.approvals.remembered_calls import read_remembered
 from workers.cli.common import CheckFailed, Context
 from workers.cli.edits import publish_change, published_set, user_file, write_change
 

@@ -18,15 +18,15 @@ from bus.config.documents import loads
 from bus.errors import ConfigError, NotFound, Unreachable
 from bus.hooksets.guard_changes import GuardChange, Loss
 from bus.hooksets.hookfile import HookFile, read_hook_document
-from bus.hooksets.plugins.published import not_published
+from bus.hooksets.plugins.missing_files import not_published
 from bus.hooksets.published import SetChange, SetMoved, apply, current_version, diff, history, load_version, rollback
 from bus.ids import host_name
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.admin.published_changes import guard_losses, redacted_diff
 from workers.gateway.access import CALLER
+from workers.gateway.api_path import JSON, ApiPath, Content
 from workers.gateway.bodies import read_body
-from workers.gateway.endpoint import JSON, Content, Endpoint
 from workers.gateway.hooksets.operator import Operator
 from workers.gateway.problems import Problem
 from workers.gateway.records.list_responses import json_response, list_response
@@ -96,7 +96,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Publishing:
-    """The hook set's endpoints; reads and reports go over `connections`, publications over `operator`."""
+    """The hook set's paths; reads and reports go over `connections`, publications over `operator`."""
 
     def __init__(self, connections: Connections, keys: Keys, operator: Operator) -> None:
         self._connections, self._keys, self._operator = connections, keys, operator
@@ -205,16 +205,16 @@ class Publishing:
         )
         return _tagged(said, version)
 
-    def endpoints(self) -> tuple[Endpoint, ...]:
+    def paths(self) -> tuple[ApiPath, ...]:
         """The paths of the hook set."""
         changed = (Content(Published),)
         file = (Content(None, (_YAML, JSON, "text/plain")),)
         refusals = (409, 412, 428)
         headers = (_IF_MATCH,)
         return (
-            Endpoint("GET", "/v1/hookset", "observe", self.state, (Content(SetState),), query=NoQuery),
-            Endpoint("GET", "/v1/hookset/history", "observe", self.history, (), item=SetChange, query=ListQuery),
-            Endpoint(
+            ApiPath("GET", "/v1/hookset", "observe", self.state, (Content(SetState),), query=NoQuery),
+            ApiPath("GET", "/v1/hookset/history", "observe", self.history, (), item=SetChange, query=ListQuery),
+            ApiPath(
                 "POST",
                 "/v1/hookset/apply",
                 "admin",
@@ -225,7 +225,7 @@ class Publishing:
                 body=file,
                 refusals=refusals,
             ),
-            Endpoint(
+            ApiPath(
                 "POST",
                 "/v1/hookset/rollback",
                 "admin",

@@ -15,11 +15,11 @@ from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.fleet_control.messages import MOST_TEXT, Message, messages, say
 from workers.gateway.access import CALLER, RIGHTS
-from workers.gateway.endpoint import Content, Endpoint
+from workers.gateway.api_path import ApiPath, Content
 from workers.gateway.problems import Problem
 from workers.gateway.records.list_responses import list_response
 from workers.gateway.records.queries import ListQuery, read_query
-from workers.gateway.records.stopping import order_answer, read_order
+from workers.gateway.records.stop_paths import order_answer, read_order
 
 
 class MessageOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -68,12 +68,12 @@ class Messaging:
         return order_answer(message)
 
 
-def message_endpoints(connections: Connections, keys: Keys) -> tuple[Endpoint, ...]:
-    """The endpoints of messages."""
+def message_paths(connections: Connections, keys: Keys) -> tuple[ApiPath, ...]:
+    """The paths of messages."""
     here = Messaging(connections, keys)
     return (
-        Endpoint("GET", "/v1/messages", "observe", here.show, (), item=Message, query=ListQuery),
-        Endpoint(
+        ApiPath("GET", "/v1/messages", "observe", here.show, (), item=Message, query=ListQuery),
+        ApiPath(
             "POST",
             "/v1/messages",
             "operate",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from bus.hookfiles.claude.mcp_servers import McpServer
     from bus.hooksets.in_force import HookSet
-    from workers.admin.plugins import Listed
+    from workers.admin.plugins import ListedPlugin
     from workers.cli.common import Context
 
 IMPORTED_COLUMNS: Final = (
@@ -19,7 +19,7 @@ IMPORTED_COLUMNS: Final = (
 )
 
 
-def imported_rows(plugins: Iterable[Listed]) -> list[tuple[object, ...]]:
+def imported_rows(plugins: Iterable[ListedPlugin]) -> list[tuple[object, ...]]:
     """A row for each plugin of an imported hook file."""
     from workers.cli.formatting import plain
     from workers.cli.hooks.listing import short_origin
@@ -51,7 +51,7 @@ def server_line(server: McpServer) -> str:
     return redact_text(shlex.join((server.command, *server.args)))
 
 
-def show_imported(fleet: Context, plugins: Sequence[Listed], hooks: HookSet) -> None:
+def show_imported(fleet: Context, plugins: Sequence[ListedPlugin], hooks: HookSet) -> None:
     """Print plugins of imported files: each hook with what it runs, commands, skills, agents and MCP servers."""
     import msgspec
 
@@ -62,7 +62,7 @@ def show_imported(fleet: Context, plugins: Sequence[Listed], hooks: HookSet) -> 
         _show_one(fleet, plugin, hooks)
 
 
-def _show_one(fleet: Context, plugin: Listed, hooks: HookSet) -> None:
+def _show_one(fleet: Context, plugin: ListedPlugin, hooks: HookSet) -> None:
     from workers.cli.formatting import plain
 
     state = "on" if plugin.enabled else "off"
@@ -81,7 +81,7 @@ def _show_one(fleet: Context, plugin: Listed, hooks: HookSet) -> None:
             fleet.data(f"  {kind:<12} {plain(item['name'])}{plain(text)}")
 
 
-def _contents(plugin: Listed) -> dict[str, list[dict[str, Any]]]:
+def _contents(plugin: ListedPlugin) -> dict[str, list[dict[str, Any]]]:
     """What a plugin's folder on this machine has, beside its hooks."""
     from bus.hookfiles.claude.plugins import plugin_contents
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bus.events import Event
-from workers.approvals.remembered import calls_text, has_secret
+from workers.approvals.remembered_calls import calls_text, has_secret
 
 pytestmark = pytest.mark.req("X-03")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workers.approvals.holding import margin_ms
+from workers.approvals.held_requests import margin_ms
 
 pytestmark = pytest.mark.req("X-03")
 

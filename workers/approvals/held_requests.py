@@ -24,11 +24,11 @@ from bus.wire.codec import encode_event, encode_verdict
 from bus.wire.connections import Connections
 from bus.wire.keys import DONE_MS, KEPT_MS, Keys
 from bus.wire.streams import ScriptCall, call_all, checked, is_away
-from workers.approvals import held_values, wording
+from workers.approvals import held_values, held_verdicts
 from workers.approvals.decisions import decide_call
-from workers.approvals.overtaking import Overtaking
+from workers.approvals.overtaken_questions import Overtaking
 from workers.approvals.questions import MOST_LISTED, AskingRule, needs_of
-from workers.approvals.remembered import calls_text, has_secret
+from workers.approvals.remembered_calls import calls_text, has_secret
 from workers.approvals.summary import MOST_TEXT, readable, summary, whole_input
 from workers.approvals.tickets import call_hash, find_ticket, twin_hash
 from workers.fleet_control.enforcement import Enforcement
@@ -126,7 +126,7 @@ class HeldRequests:
         stopped = await self._stops.over(event, verdict)
         if stopped is not None:
             return await self.answer(request, event, stopped, owner)
-        parts = wording.held_parts(verdict)
+        parts = held_verdicts.held_parts(verdict)
         if not parts or event.type not in GATES:
             if any(part.fallback for part in verdict.parts) and (held := await self.again(request)) is not None:
                 return [held]  # a repeated request came so late that its hooks had no time; its question goes on
@@ -137,13 +137,13 @@ class HeldRequests:
         if ticket is not None:
             lifted = await self._lifted(ticket.question, parts, late=ticket.value == ticket.question)
             if lifted is not None:
-                passing = wording.approved(verdict, lifted)
+                passing = held_verdicts.approved(verdict, lifted)
                 return [self._replies.answer(request, event, passing, owner=owner, ticket=ticket)]
         why = await self._why_nobody(request, parts) or await self._hold(request, event, verdict, parts, call, owner)
         if not why:
             return []
         approval = Approval(question=request.id, state="nobody_could_be_asked", asked=self._clock.now())
-        answer = wording.unanswered(verdict, approval, f"Nobody could be asked: {why}.")
+        answer = held_verdicts.unanswered(verdict, approval, f"Nobody could be asked: {why}.")
         return [self._replies.answer(request, event, answer, owner=owner)]
 
     async def _hold(
@@ -183,7 +183,7 @@ class HeldRequests:
             carried = carried_calls(self._keys, request, event, verdict, self._clock.now())
             return [self._replies.answer(request, event, verdict, owner=owner), *carried]
         now = Approval(question=request.id, state="overtaken", asked=asked, answered=self._clock.now())
-        ended = wording.overtaken_by_rules(verdict, now)
+        ended = held_verdicts.overtaken_by_rules(verdict, now)
         told = self._replies.answer(request, event, ended, owner=owner, ends_question=True)
         return [told, decide_call(self._keys, request.id, "overtake")]
 
@@ -269,7 +269,7 @@ class HeldRequests:
             "asked": now,
             "due": due,
             "until": ends,
-            "default": wording.default_of(parts),
+            "default": held_verdicts.default_of(parts),
         }
         needs = held_values.needs(parts)
         about["links"] = not needs
@@ -317,7 +317,7 @@ class HeldRequests:
             "announced": announced.id,
             "verdict": encode_verdict(verdict),
             "provisional": self._replies.provisional(
-                request, event, wording.provisional(verdict, asking, question_goes_on=due < ends)
+                request, event, held_verdicts.provisional(verdict, asking, question_goes_on=due < ends)
             ),
             **trace_of(event).headers(),  # for the event that announces the answer
             **{f"request:{name}": value for name, value in held_values.request_fields(request).items()},

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from bus.errors import FleethookError
 from workers.gateway.live.cursors import Cursor
 from workers.gateway.live.feed import MOST_WAITING, Client, Feed
-from workers.gateway.live.messages import Message
+from workers.gateway.live.messages import FeedMessage
 from workers.gateway.live.subscriptions import Router
 from workers.gateway.problems import problem_of
 from workers.runtime.consumer_loop import cancel_tasks
@@ -30,7 +30,7 @@ _RETRY_SECONDS: Final = 1.0
 class Channel(Protocol):
     """One client's connection: a WebSocket or server-sent events."""
 
-    async def message(self, message: Message, at: Cursor) -> None:
+    async def message(self, message: FeedMessage, at: Cursor) -> None:
         """Send an event or outcome; returns when the client's connection has taken it."""
         ...
 
@@ -83,7 +83,7 @@ async def _catch_up(feed: Feed, client: Client, channel: Channel) -> None:
             await channel.say("error", client.at, detail=str(problem_of(error)))
             await asyncio.sleep(_RETRY_SECONDS)
             continue
-        router = Router([(client, client.subscriptions.rules)])
+        router = Router([(client, client.subscriptions.current)])
         for message in page.messages:
             if any(router.clients(message)):
                 async with asyncio.timeout(_SEND_SECONDS):

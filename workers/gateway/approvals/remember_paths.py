@@ -22,18 +22,18 @@ from bus.system.directories import CONFIG_NAMES
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.admin.endpoint_edit import Edited
-from workers.admin.remembering import Plan, planned
+from workers.admin.rule_exceptions import Plan, planned
 from workers.approvals.questions import read_question, whole_question_id
-from workers.approvals.remembered import check_approved, read_remembered
+from workers.approvals.remembered_calls import check_approved, read_remembered
 from workers.gateway.access import CALLER
-from workers.gateway.endpoint import Content, Endpoint
+from workers.gateway.api_path import ApiPath, Content
 from workers.gateway.hooksets.operator import Operator
 from workers.gateway.problems import Problem
 from workers.gateway.records.list_responses import json_response
 from workers.gateway.records.queries import NoQuery, read_query
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class LayerChange(msgspec.Struct, frozen=True, kw_only=True):
     """The change of one layer; its diff is redacted."""
 
     layer: Layer
@@ -49,7 +49,7 @@ class Remembering(msgspec.Struct, frozen=True, kw_only=True):
     """What remembering a call changes, in the layers of the rules that asked."""
 
     id: str
-    changes: tuple[Change, ...]
+    changes: tuple[LayerChange, ...]
     version: int
     """The version of the published set that is in force now."""
 
@@ -116,24 +116,22 @@ class RememberingCalls:
         return plan, version, published
 
 
-def remembering_endpoints(
-    connections: Connections, keys: Keys, watcher: Watcher, operator: Operator
-) -> tuple[Endpoint, ...]:
-    """The endpoints of proposals."""
+def remember_paths(connections: Connections, keys: Keys, watcher: Watcher, operator: Operator) -> tuple[ApiPath, ...]:
+    """The paths of proposals."""
     here = RememberingCalls(connections, keys, watcher, operator)
     path, answer = "/v1/approvals/{id}/remember", Content(Remembering)
     return (
-        Endpoint("GET", path, "operate", here.propose, (answer,), query=NoQuery, refusals=(409,)),
-        Endpoint("POST", path, "admin", here.publish, (answer,), refusals=(409,)),
+        ApiPath("GET", path, "operate", here.propose, (answer,), query=NoQuery, refusals=(409,)),
+        ApiPath("POST", path, "admin", here.publish, (answer,), refusals=(409,)),
     )
 
 
-def _changes(plan: Plan, version: int, published: HookFile, *, written: bool) -> tuple[Change, ...]:
-    files = [Change(layer=layer, where=str(one.file), diff=_diff(one), written=False) for layer, one in plan.files]
+def _changes(plan: Plan, version: int, published: HookFile, *, written: bool) -> tuple[LayerChange, ...]:
+    files = [LayerChange(layer=layer, where=str(one.file), diff=_diff(one), written=False) for layer, one in plan.files]
     if not plan.published:
         return tuple(files)
     text = redact_text(diff(published, plan.change_set(published), (f"version {version}", "new")))
-    return (*files, Change(layer="fleet", where=f"version {version}", diff=text, written=written and bool(text)))
+    return (*files, LayerChange(layer="fleet", where=f"version {version}", diff=text, written=written and bool(text)))
 
 
 def _diff(edited: Edited) -> str:
@@ -149,6 +147,6 @@ def _refused(text: str) -> Problem:
     return Problem(409, "not-remembered", text)
 
 
-def _said(plan: Plan, version: int, changes: tuple[Change, ...]) -> Response:
+def _said(plan: Plan, version: int, changes: tuple[LayerChange, ...]) -> Response:
     value = Remembering(id=plan.remembered.question.id, changes=changes, version=version)
     return json_response(msgspec.to_builtins(value))

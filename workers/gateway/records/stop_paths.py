@@ -17,15 +17,15 @@ from workers.fleet_control.reach import Reached, read_reached
 from workers.fleet_control.stops import (
     MOST_REASON,
     MOST_STOPS,
-    Stop,
+    ActiveStop,
     StopChange,
     lift_stops,
     place_stop,
     stop_history,
 )
 from workers.gateway.access import CALLER, RIGHTS
+from workers.gateway.api_path import ApiPath, Content
 from workers.gateway.bodies import read_body
-from workers.gateway.endpoint import Content, Endpoint
 from workers.gateway.problems import Problem
 from workers.gateway.records.list_responses import json_response
 from workers.gateway.records.queries import NoQuery, read_query
@@ -58,7 +58,7 @@ class ResumeOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Lifted(msgspec.Struct, frozen=True, kw_only=True):
     """The stops that were lifted; empty if none was in force."""
 
-    lifted: tuple[Stop, ...]
+    lifted: tuple[ActiveStop, ...]
 
 
 class StopsInForce(Reached, frozen=True, kw_only=True):
@@ -103,15 +103,21 @@ class Stopping:
         return order_answer(Lifted(lifted=tuple(lifted)))
 
 
-def stop_endpoints(connections: Connections, keys: Keys) -> tuple[Endpoint, ...]:
-    """The endpoints of stops."""
+def stop_paths(connections: Connections, keys: Keys) -> tuple[ApiPath, ...]:
+    """The paths of stops."""
     here = Stopping(connections, keys)
     return (
-        Endpoint("GET", "/v1/stop", "observe", here.show, (Content(StopsInForce),), query=NoQuery),
-        Endpoint(
-            "POST", "/v1/stop", "operate", here.stop, (Content(Stop),), body=(Content(StopOrder),), refusals=(409,)
+        ApiPath("GET", "/v1/stop", "observe", here.show, (Content(StopsInForce),), query=NoQuery),
+        ApiPath(
+            "POST",
+            "/v1/stop",
+            "operate",
+            here.stop,
+            (Content(ActiveStop),),
+            body=(Content(StopOrder),),
+            refusals=(409,),
         ),
-        Endpoint(
+        ApiPath(
             "POST",
             "/v1/resume",
             "operate",

@@ -9,7 +9,7 @@ import pytest
 from bus.errors import ConfigError
 from bus.hooksets.hookfile import parse_hook_file
 from bus.matching.exact_calls import ExactCall
-from workers.admin.remembering import file_remembering, set_remembering
+from workers.admin.rule_exceptions import file_with_exceptions, set_with_exceptions
 
 pytestmark = pytest.mark.req("X-03")
 
@@ -38,7 +38,7 @@ def file(tmp_path: Path) -> Path:
 
 def lines(file: Path, *rules: str, calls: tuple[ExactCall, ...] = (CALL,)) -> list[str]:
     """The lines that the edit adds."""
-    edited = file_remembering(file, "user", rules, calls)
+    edited = file_with_exceptions(file, "user", rules, calls)
     kept = edited.before.splitlines()
     return [line for line in edited.after.splitlines() if line not in kept]
 
@@ -56,9 +56,9 @@ def test_a_hook_on_one_line_and_a_rule_of_a_pack(file: Path) -> None:
 
 
 def test_a_second_exception_joins_the_first_and_the_same_is_not_added(file: Path) -> None:
-    file.write_text(file_remembering(file, "user", ["two"], [CALL]).after)
+    file.write_text(file_with_exceptions(file, "user", ["two"], [CALL]).after)
     assert lines(file, "two") == []
-    file.write_text(file_remembering(file, "user", ["two"], [OTHER]).after)
+    file.write_text(file_with_exceptions(file, "user", ["two"], [OTHER]).after)
     hooks = parse_hook_file(file.read_text(), "user").hooks
     assert [call.input["command"] for call in hooks[1].unless] == ["make deploy", "true"]
     assert not hooks[0].unless
@@ -67,7 +67,7 @@ def test_a_second_exception_joins_the_first_and_the_same_is_not_added(file: Path
 def test_json_is_edited_too(file: Path) -> None:
     path = file.with_name("fleethook.json")
     path.write_text('{\n  "hooks": [{"id": "j", "on": "tool:pre_execute", "rule": {"decision": "ask"}}]\n}\n')
-    after = file_remembering(path, "user", ["j"], [CALL]).after
+    after = file_with_exceptions(path, "user", ["j"], [CALL]).after
     (hook,) = parse_hook_file(after, "user", file=str(path)).hooks
     assert hook.unless[0].input == CALL.input
 
@@ -75,7 +75,7 @@ def test_json_is_edited_too(file: Path) -> None:
 @pytest.mark.parametrize("rule", ["three", "fleethook-itself_own-verbs"])
 def test_a_rule_that_is_gone_is_refused(file: Path, rule: str) -> None:
     with pytest.raises(ConfigError, match="any more; nothing was changed"):
-        file_remembering(file, "user", [rule], [CALL])
+        file_with_exceptions(file, "user", [rule], [CALL])
 
 
 def test_a_rule_of_an_imported_file_is_for_the_hand(file: Path) -> None:
@@ -83,13 +83,13 @@ def test_a_rule_of_an_imported_file_is_for_the_hand(file: Path) -> None:
     more.write_text("hooks:\n  - {id: far, on: tool:pre_execute, rule: {decision: ask}}\n")
     file.write_text(f"{TEXT}import: [{more}]\n")
     with pytest.raises(ConfigError, match="not written in this file") as caught:
-        file_remembering(file, "user", ["far"], [CALL])
+        file_with_exceptions(file, "user", ["far"], [CALL])
     assert "by hand: unless:" in caught.value.hint
 
 
 def test_the_published_set_names_the_machine_too() -> None:
     before = parse_hook_file(TEXT, "fleet")
-    after = set_remembering(before, ["two", "destructive-commands_force-push"], [CALL])
+    after = set_with_exceptions(before, ["two", "destructive-commands_force-push"], [CALL])
     assert after.hooks[1].unless == (CALL,)
     assert (after.guards["destructive-commands"].unless[0].rule, after.digest != before.digest) == ("force-push", True)
-    assert set_remembering(after, ["two"], [CALL]).hooks == after.hooks
+    assert set_with_exceptions(after, ["two"], [CALL]).hooks == after.hooks

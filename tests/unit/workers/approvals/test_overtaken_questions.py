@@ -11,7 +11,7 @@ from bus.transport import event_entry
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import StreamEntry
-from workers.approvals.overtaking import Call, Overtaking
+from workers.approvals.overtaken_questions import CallIdentity, Overtaking
 
 pytestmark = pytest.mark.req("X-03")
 
@@ -22,10 +22,10 @@ KEYS = Keys("t")
 def overtaking() -> Overtaking:
     one = Overtaking(cast("Connections", None), KEYS, "me")
     one.calls = {
-        "first": Call(b"claude", b"h", b"s", b"t1", 1),
-        "second": Call(b"claude", b"h", b"s", b"t2", 1),
-        "unnamed": Call(b"claude", b"h", b"s", b"", 1),
-        "elsewhere": Call(b"claude", b"i", b"s", b"t1", 1),
+        "first": CallIdentity(b"claude", b"h", b"s", b"t1", 1),
+        "second": CallIdentity(b"claude", b"h", b"s", b"t2", 1),
+        "unnamed": CallIdentity(b"claude", b"h", b"s", b"", 1),
+        "elsewhere": CallIdentity(b"claude", b"i", b"s", b"t1", 1),
     }
     return one
 

@@ -22,7 +22,7 @@ _SKEW_MS: Final = 1_000
 """The most that an evaluator's reckoning of the server's clock may be ahead of it."""
 
 
-class Call(NamedTuple):
+class CallIdentity(NamedTuple):
     """What identifies the call of a question."""
 
     source: bytes
@@ -37,7 +37,7 @@ class Overtaking:
 
     def __init__(self, connections: Connections, keys: Keys, name: str) -> None:
         self._connections, self._keys, self._name = connections, keys, name
-        self.calls: dict[str, Call] = {}
+        self.calls: dict[str, CallIdentity] = {}
         self._after = ""
         """The last event that was read; empty: begin at the oldest question."""
 
@@ -85,7 +85,7 @@ class Overtaking:
         for name, row in zip(new, rows, strict=True):
             source, host, session, call, asked = checked(row, "reading a question")
             if asked is not None:
-                self.calls[name] = Call(source, host, session, call or b"", int(asked))
+                self.calls[name] = CallIdentity(source, host, session, call or b"", int(asked))
         return min((self.calls[name].asked - _SKEW_MS for name in new if name in self.calls), default=math.inf)
 
     def ended_by(self, entry: StreamEntry) -> list[str]:

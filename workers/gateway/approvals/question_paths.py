@@ -20,14 +20,14 @@ from workers.approvals.inbox_reader import InboxReader
 from workers.approvals.questions import (
     STATES,
     Question,
-    Wanted,
+    QuestionFilter,
     question_page,
     read_question,
     whole_question_id,
 )
 from workers.gateway.access import CALLER, RIGHTS
+from workers.gateway.api_path import ApiPath, Content
 from workers.gateway.bodies import read_body
-from workers.gateway.endpoint import Content, Endpoint
 from workers.gateway.problems import Problem
 from workers.gateway.records.list_responses import (
     entity_tag,
@@ -86,7 +86,7 @@ class Answering:
     async def questions(self, request: Request) -> Response:
         """The questions of held calls, newest first."""
         query = read_query(request, QuestionQuery)
-        wanted = Wanted(
+        wanted = QuestionFilter(
             states=query.state, session=query.session, source=query.source, host=query.host, tool=query.tool
         )
         return await page_response(
@@ -166,20 +166,18 @@ def plain(question: Question) -> dict[str, object]:
     return {name: msgspec.to_builtins(getattr(question, name)) for name in Question.__struct_fields__}
 
 
-def approval_endpoints(connections: Connections, keys: Keys) -> tuple[Endpoint, ...]:
-    """The endpoints of questions and answers."""
+def approval_paths(connections: Connections, keys: Keys) -> tuple[ApiPath, ...]:
+    """The paths of questions and answers."""
     here = Answering(connections, keys)
 
-    def act(verb: Literal["approve", "deny"], handle: Callable[[Request], Awaitable[Response]]) -> Endpoint:
+    def act(verb: Literal["approve", "deny"], handle: Callable[[Request], Awaitable[Response]]) -> ApiPath:
         path = f"/v1/approvals/{{id}}/{verb}"
-        return Endpoint(
-            "POST", path, "operate", handle, (Content(Answered),), body=(Content(Comment),), refusals=(409,)
-        )
+        return ApiPath("POST", path, "operate", handle, (Content(Answered),), body=(Content(Comment),), refusals=(409,))
 
     return (
-        Endpoint("GET", "/v1/approvals", "observe", here.questions, (), item=Question, query=QuestionQuery),
-        Endpoint("GET", "/v1/approvals/{id}", "observe", here.question, (Content(Question),), query=NoQuery),
-        Endpoint(
+        ApiPath("GET", "/v1/approvals", "observe", here.questions, (), item=Question, query=QuestionQuery),
+        ApiPath("GET", "/v1/approvals/{id}", "observe", here.question, (Content(Question),), query=NoQuery),
+        ApiPath(
             "GET",
             "/v1/inbox",
             "observe",

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from bus.verdicts import Approval, ApprovalState, Hold, Part, Policy, Verdict
-from workers.approvals import wording
+from workers.approvals import held_verdicts
 
 pytestmark = pytest.mark.req("X-03")
 
@@ -27,9 +27,9 @@ def holding(*defaults: Policy) -> Verdict:
 
 
 def test_only_an_ask_is_held() -> None:
-    assert wording.held_parts(ASKED) == (HELD,)
-    assert wording.held_parts(msgspec.structs.replace(ASKED, decision="deny")) == ()
-    assert wording.held_parts(msgspec.structs.replace(ASKED, parts=(PLAIN,))) == ()
+    assert held_verdicts.held_parts(ASKED) == (HELD,)
+    assert held_verdicts.held_parts(msgspec.structs.replace(ASKED, decision="deny")) == ()
+    assert held_verdicts.held_parts(msgspec.structs.replace(ASKED, parts=(PLAIN,))) == ()
 
 
 @pytest.mark.parametrize(
@@ -37,30 +37,30 @@ def test_only_an_ask_is_held() -> None:
     [(("allow",), "abstain"), (("ask",), "ask"), (("allow", "ask"), "ask"), (("ask", "deny", "allow"), "deny")],
 )
 def test_the_strictest_default_counts(defaults: tuple[Policy, ...], decision: str) -> None:
-    verdict = wording.unanswered(holding(*defaults), answered("timed_out"), "Nobody answered within 5 s.")
+    verdict = held_verdicts.unanswered(holding(*defaults), answered("timed_out"), "Nobody answered within 5 s.")
     assert verdict.decision == decision
     told = verdict.reason or verdict.notes[-1]
     assert told.startswith("Nobody answered within 5 s. No person has refused this call.")
 
 
 def test_what_counts_if_no_answer_comes_is_a_deny_while_the_question_goes_on() -> None:
-    verdict = wording.provisional(holding("allow"), answered("waiting"), question_goes_on=True)
+    verdict = held_verdicts.provisional(holding("allow"), answered("waiting"), question_goes_on=True)
     assert (verdict.decision, verdict.updated_input) == ("deny", None)
     assert "No person has refused this call." in verdict.reason
     assert verdict.fallback
-    ended = wording.provisional(holding("ask"), answered("waiting"), question_goes_on=False)
+    ended = held_verdicts.provisional(holding("ask"), answered("waiting"), question_goes_on=False)
     assert ended.decision == "ask", "the default of the rule: the question ends when the agent's time does"
     assert ended.fallback
 
 
 def test_a_yes_allows_with_the_changed_input() -> None:
-    verdict = wording.approved(ASKED, answered("approved", by="ana", comment="go"))
+    verdict = held_verdicts.approved(ASKED, answered("approved", by="ana", comment="go"))
     assert (verdict.decision, verdict.updated_input) == ("allow", {"command": "x"})
     assert verdict.reason == "ana said yes: go"
 
 
 def test_a_yes_leaves_the_ask_of_another_hook() -> None:
-    verdict = wording.approved(
+    verdict = held_verdicts.approved(
         msgspec.structs.replace(ASKED, parts=(HELD, PLAIN)), answered("approved", by="ana", ticket=True)
     )
     assert verdict.decision == "ask"
@@ -68,13 +68,13 @@ def test_a_yes_leaves_the_ask_of_another_hook() -> None:
 
 
 def test_a_no_names_the_person_and_drops_the_changes() -> None:
-    verdict = wording.denied(ASKED, answered("denied", by="ana"))
+    verdict = held_verdicts.denied(ASKED, answered("denied", by="ana"))
     assert (verdict.decision, verdict.updated_input) == ("deny", None)
     assert verdict.reason.startswith("ana said no to this call.")
 
 
 def test_a_question_that_goes_on_is_no_refusal() -> None:
-    verdict = wording.still_waiting(ASKED, answered("waiting"))
+    verdict = held_verdicts.still_waiting(ASKED, answered("waiting"))
     assert verdict.decision == "deny"
     assert "No person has refused this call." in verdict.reason
     assert "the same call passes once" in verdict.reason
@@ -82,10 +82,10 @@ def test_a_question_that_goes_on_is_no_refusal() -> None:
 
 def test_a_newer_deny_says_so() -> None:
     newer = Verdict(decision="deny", reason="It is over.", parts=(Part(hook="no", decision="deny"),))
-    verdict = wording.overtaken(ASKED, answered("approved", by="ana"), newer)
+    verdict = held_verdicts.overtaken(ASKED, answered("approved", by="ana"), newer)
     assert verdict.approval is not None
     assert (verdict.decision, verdict.approval.state, verdict.parts[-1].hook) == ("deny", "overtaken", "no")
-    again = wording.overtaken_by_rules(newer, answered("overtaken"))
+    again = held_verdicts.overtaken_by_rules(newer, answered("overtaken"))
     assert again.reason == "The question was overtaken: by now a rule denies the call. It is over."
-    gone = wording.overtaken_by_rules(Verdict(decision="abstain"), answered("overtaken"))
+    gone = held_verdicts.overtaken_by_rules(Verdict(decision="abstain"), answered("overtaken"))
     assert (gone.decision, gone.reason) == ("abstain", "")

@@ -24,7 +24,7 @@ from bus.hooksets.hookfile import HookFile, parse_hook_file
 from bus.hooksets.trust import project_file
 from bus.matching.exact_calls import ExactCall
 from workers.admin.endpoint_edit import Edited
-from workers.approvals.remembered import Remembered
+from workers.approvals.remembered_calls import Remembered
 
 _PLACES: Final = {"user": "the user's file", "project": "the project's file", "fleet": "the published set"}
 
@@ -40,7 +40,7 @@ class Plan(NamedTuple):
 
     def change_set(self, file: HookFile) -> HookFile:
         """The published set with the exceptions."""
-        return set_remembering(file, self.published, self.remembered.calls)
+        return set_with_exceptions(file, self.published, self.remembered.calls)
 
     @property
     def message(self) -> str:
@@ -61,7 +61,7 @@ def planned(found: Remembered, published: HookFile, user: Path, host: str) -> Pl
         rules = tuple(rule.hook for rule in asking if rule.layer == layer)
         if layer == "fleet":
             rules_published = rules
-            set_remembering(published, rules, found.calls)
+            set_with_exceptions(published, rules, found.calls)
         else:
             files.append(_file_change(found, layer, rules, user, host))
     return Plan(found, tuple(files), rules_published)
@@ -77,14 +77,14 @@ def _file_change(found: Remembered, layer: str, rules: Sequence[str], user: Path
             hint=f"say there: fleethook approvals remember {question.id}; by hand: {by_hand(calls)}",
         )
     if layer == "user":
-        return "user", file_remembering(user, "user", rules, calls)
+        return "user", file_with_exceptions(user, "user", rules, calls)
     project = project_file(Path(calls[0].cwd), user=user)
     if project is None:
         raise ConfigError(f"{calls[0].cwd} has no project with hooks any more", hint=f"by hand: {by_hand(calls)}")
-    return "project", file_remembering(project, "project", rules, calls)
+    return "project", file_with_exceptions(project, "project", rules, calls)
 
 
-def set_remembering(file: HookFile, rules: Sequence[str], calls: Sequence[ExactCall]) -> HookFile:
+def set_with_exceptions(file: HookFile, rules: Sequence[str], calls: Sequence[ExactCall]) -> HookFile:
     """The published set with the calls as exceptions to these rules; raises ConfigError if it has no such rule."""
     hooks, guards = list(file.hooks), dict(file.guards)
     for rule in rules:
@@ -102,7 +102,7 @@ def set_remembering(file: HookFile, rules: Sequence[str], calls: Sequence[ExactC
     return replace(file, hooks=tuple(hooks), guards=guards).with_digest()
 
 
-def file_remembering(path: Path, layer: Layer, rules: Sequence[str], calls: Sequence[ExactCall]) -> Edited:
+def file_with_exceptions(path: Path, layer: Layer, rules: Sequence[str], calls: Sequence[ExactCall]) -> Edited:
     """A hook file with the calls as exceptions to these rules; the rest of its text stays as it is.
 
     Raises ConfigError if the file has no such rule, or has to be edited by hand.

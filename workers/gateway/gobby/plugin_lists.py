@@ -41,7 +41,7 @@ _RELOAD_SECONDS: Final = 20.0
 """The longest wait for all workers; Gobby's own command waits for 30 s."""
 
 
-class Listed:
+class PluginLists:
     """The lists of plugins and webhooks."""
 
     def __init__(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bus.hooksets.hookfile import load_hook_file
-from bus.hooksets.plugins.published import not_published
+from bus.hooksets.plugins.missing_files import not_published
 
 GUARD = "from bus.plugins import HookPlugin\n\n\nclass Guard(HookPlugin):\n    name = 'guard'\n"
 

@@ -30,7 +30,7 @@ class Content(NamedTuple):
     media: tuple[str, ...] = (JSON,)
 
 
-class Endpoint(NamedTuple):
+class ApiPath(NamedTuple):
     """One path and method."""
 
     method: str
