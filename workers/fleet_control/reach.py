@@ -67,7 +67,7 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
     """When its last event was added (ms since 1970)."""
 
 
-class Reached(msgspec.Struct, frozen=True, kw_only=True):
+class ReachedAgents(msgspec.Struct, frozen=True, kw_only=True):
     """The stops in force, and which agents they have and have not reached."""
 
     stops: tuple[ActiveStop, ...]
@@ -81,7 +81,7 @@ class Reached(msgspec.Struct, frozen=True, kw_only=True):
     """Whether an evaluator is alive. Without one only gateways and the hosts that keep a stop deny by it."""
 
 
-async def read_reached(connections: Connections, keys: Keys) -> Reached:
+async def read_reached(connections: Connections, keys: Keys) -> ReachedAgents:
     """The stops in force with the agents that they have not reached, and those that still keep a lifted one.
 
     Raises Unreachable.
@@ -104,7 +104,7 @@ async def read_reached(connections: Connections, keys: Keys) -> Reached:
         for place, at in last.items()
         if not names <= kept.get(place, set()) and in_force.flag(place.host, place.source)
     ]
-    return Reached(
+    return ReachedAgents(
         stops=tuple(shown_stop(stop) for stop, _ in in_force.stops),
         not_reached=tuple(sorted(missing, key=lambda one: (-one.last, one.host, one.source))),
         kept=tuple(sorted(place for place, stops in kept.items() if not stops <= names)),

@@ -10,7 +10,7 @@ import msgspec
 from workers.cli.common import Context
 from workers.cli.formatting import plain, when
 from workers.fleet_control.messages import Message
-from workers.fleet_control.reach import AgentOnHost, Missing, Reached
+from workers.fleet_control.reach import AgentOnHost, Missing, ReachedAgents
 from workers.fleet_control.stops import ActiveStop, StopChange
 from workers.runtime.wording import counted
 
@@ -24,7 +24,7 @@ def stop_text(stop: ActiveStop) -> str:
     return plain(f"{stop.id}  {scope}, since {when(stop.at)}, by {stop.by}{why}", 600)
 
 
-def show_placed(fleet: Context, stop: ActiveStop, reached: Reached) -> None:
+def show_placed(fleet: Context, stop: ActiveStop, reached: ReachedAgents) -> None:
     """Print what a stop does, and which hosts have not got it yet."""
     if fleet.json:
         places = msgspec.to_builtins(reached.not_reached)
@@ -36,7 +36,7 @@ def show_placed(fleet: Context, stop: ActiveStop, reached: Reached) -> None:
     _say_places(fleet, reached)
 
 
-def show_lifted(fleet: Context, lifted: Sequence[ActiveStop], reached: Reached) -> None:
+def show_lifted(fleet: Context, lifted: Sequence[ActiveStop], reached: ReachedAgents) -> None:
     """Print which stops were lifted, and which hosts have not heard of it yet."""
     if fleet.json:
         fleet.data({"lifted": [stop.id for stop in lifted], "kept": msgspec.to_builtins(reached.kept)})
@@ -47,7 +47,7 @@ def show_lifted(fleet: Context, lifted: Sequence[ActiveStop], reached: Reached) 
         _say_places(fleet, reached)
 
 
-def show_stops(fleet: Context, reached: Reached, history: Sequence[StopChange]) -> None:
+def show_stops(fleet: Context, reached: ReachedAgents, history: Sequence[StopChange]) -> None:
     """Print the stops in force, which hosts they have not reached, and the last changes."""
     if fleet.json:
         fleet.data({**msgspec.to_builtins(reached), "history": msgspec.to_builtins(history)})
@@ -64,7 +64,7 @@ def show_stops(fleet: Context, reached: Reached, history: Sequence[StopChange]) 
         fleet.say(plain(f"{when(change.at)}  {change.what} {names} by {change.by}{scope}{why}", 600))
 
 
-def _say_places(fleet: Context, reached: Reached) -> None:
+def _say_places(fleet: Context, reached: ReachedAgents) -> None:
     if reached.stops and not reached.evaluator:
         fleet.say(
             "No evaluator runs: until one does, only gateways and the hosts that keep the stop deny by it. `fleethook status` "

@@ -13,7 +13,7 @@ from bus.errors import ConfigError, DecodeError, PatternError
 from bus.matching.conditions import MAX_LENGTH
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
-from workers.fleet_control.reach import Reached, read_reached
+from workers.fleet_control.reach import ReachedAgents, read_reached
 from workers.fleet_control.stops import (
     MOST_REASON,
     MOST_STOPS,
@@ -61,7 +61,7 @@ class Lifted(msgspec.Struct, frozen=True, kw_only=True):
     lifted: tuple[ActiveStop, ...]
 
 
-class StopsInForce(Reached, frozen=True, kw_only=True):
+class StopsInForce(ReachedAgents, frozen=True, kw_only=True):
     """The stops in force, which hosts they have not reached, and who placed and lifted stops."""
 
     history: tuple[StopChange, ...]
