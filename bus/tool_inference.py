@@ -169,6 +169,8 @@ def _shell(call: _Call) -> Inferred | None:
         "" if words.isdisjoint(TYPED_WORDS) else _field(arguments, ("text", "data"))
     )
     says_shell = not words.isdisjoint(SHELL_WORDS) or not call.server.isdisjoint(SHELL_SERVERS)
+    if not command and says_shell and isinstance(argv := arguments.get(_field(arguments, ARGUMENTS)), list):
+        return _lines(shlex.join(map(str, argv)))  # `run {"args": ["rm", "-rf", "x"]}`
     if not command or (command not in SURE and not says_shell):
         return None
     if (arguments.get("path") or arguments.get("file_path")) and _field(arguments, CONTENTS):
@@ -177,6 +179,14 @@ def _shell(call: _Call) -> Inferred | None:
     if more and more != command and isinstance(arguments[more], list):
         rest = shlex.join(map(str, arguments[more]))
         return _lines(f"{shlex.join(map(str, value)) if isinstance(value, list) else value} {rest}")
+    if (
+        more
+        and more != command
+        and isinstance(value, str)
+        and isinstance(arguments[more], str)
+        and arguments[more][:1] != "{"
+    ):
+        return _lines(f"{value} {arguments[more]}")
     if isinstance(value, list) and all(isinstance(step, dict) for step in value):
         return _lines("\n".join(_step(step) for step in value))
     if command not in call.native_names or command == "argv":

@@ -11,7 +11,7 @@ from bus.matching.paths import Place, is_outside, located
 from bus.matching.subcommands import Verbs, verbs_of
 from bus.shell.command_paths import CHANGING, UNLINKING, changed, operands
 from bus.shell.commands import Command, plain_path
-from bus.shell.words import UNSET, is_hidden, shown
+from bus.shell.words import MAYBE_EMPTY, UNKNOWN, UNSET, is_hidden, shown
 
 _T = TypeVar("_T")
 
@@ -20,7 +20,7 @@ Where = Callable[[], Place]
 
 _EMPTYING: Final = frozenset({">", ">|", "&>", ">&"})
 _AT_ROOT: Final = lazy_regex(
-    rf"{UNSET}+/(?:{UNSET}+/?)*(?:\.|\*|\.\*|\.\[[!^]\.\]\*|(?:\.\./?)+\*?|(?:usr|etc|var|home|boot|srv|sbin|Users)/?\*?)?"
+    rf"{UNKNOWN}{MAYBE_EMPTY}?(?:/\.\.)+(?:/\*?)?|(?:{UNSET}|{UNKNOWN}{MAYBE_EMPTY})+/(?:{UNSET}+/?)*(?:\.|\*|\.\*|\.\[[!^]\.\]\*|(?:\.\./?)+\*?|(?:usr|etc|var|home|boot|srv|sbin|Users)/?\*?)?"
 )
 
 
@@ -97,11 +97,14 @@ class CommandFacts:
 
     @_Fact
     def is_root_if_unset(self) -> bool:
-        """Whether one of its paths, if unset variables are empty, is `/`, everything in it, or a system directory in it."""
+        """Whether one of its paths, if unset variables are empty, is `/`, everything in it, or a system directory in it.
+
+        The output of a command may be empty too, and the parent of a path that is not known counts as well.
+        """
         words, directory = self.operands, self.command.directory
-        if UNSET in directory:  # `cd $x; rm -rf *`
+        if UNSET in directory or MAYBE_EMPTY in directory:  # `cd $x; rm -rf *`
             words += tuple(f"{directory}/{word.removeprefix('./')}" for word in words)
-        return any(UNSET in word and _AT_ROOT.fullmatch(word) is not None for word in words)
+        return any(is_hidden(word[:1]) and _AT_ROOT.fullmatch(word) is not None for word in words)
 
     @_Fact
     def _outside(self) -> dict[str, str | None]:

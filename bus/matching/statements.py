@@ -17,6 +17,7 @@ WORTH: Final = frozenset(["drop", "truncate", "delete", "update"])
 """Every text that destroys something contains at least one of these words, in some case."""
 _WORTH: Final = lazy_regex("|".join(sorted(WORTH)), re.IGNORECASE)
 _OPTION: Final = lazy_regex(r"""--[\w-]+=|-[A-Za-z](?=[A-Za-z"'`(])""")
+_EXECUTES: Final = lazy_regex(r"\bexec(?:ute)?(?:\s+immediate|\s+format|\s+sp_executesql)?[\s(]*n?'", re.IGNORECASE)
 _IGNORED: Final = lazy_regex(
     r"""(?:(?<=\s)|\A)--[^\n]*|/\*(?!!).*?\*/|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`[^`]*`""", re.DOTALL
 )
@@ -38,7 +39,7 @@ def destroyed(text: str) -> frozenset[Destroyed]:
     if not _WORTH.search(text):
         return frozenset()
     plain = _OPTION.sub("", text[:_MAX_LENGTH], count=1) if text.startswith("-") else text[:_MAX_LENGTH]
-    if "\\gexec" in plain:  # psql runs what the query makes
+    if "\\gexec" in plain or _EXECUTES.search(plain):  # psql runs what the query makes; the server, a text
         plain += ";" + ";".join(text.strip("'") for text in _IGNORED.findall(plain) if text[0] == "'")
     plain = _IGNORED.sub(lambda found: _emptied(found[0]), plain).lower()
     return frozenset(what for statement in plain.split(";") for what in _of_statement(statement.strip()))

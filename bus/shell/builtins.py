@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from bus.lazy.regex import lazy_regex
 from bus.shell.inner import Arg, names, read_options
 from bus.shell.words import UNKNOWN, UNSET, Output, WordScope, read_text, read_word
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, meas
 
 _READ: Final = names("-p -d -n -N -t -u -a -i")
 _MOST: Final = 64
+_REFERENCE: Final = lazy_regex(r"-\w*n\w*")
 _BUILTINS: Final = frozenset({"set", "shift", "read", "mapfile", "readarray", "printf"})
 STATEFUL: Final = _BUILTINS | {"cd", "pushd", "popd", "pwd", "alias", "hash"}
 """The commands whose effect on the rest of the script is known."""
@@ -113,16 +115,21 @@ def assign(node: Node, scope: WordScope) -> tuple[tuple[str, str], ...]:
             for child in node.named_children:
                 scope.variables.pop(scope.text(child), None)
             return ()
-        return tuple(pair for child in node.named_children for pair in _declare(child, scope))
+        children = node.named_children
+        if any(child.type == "word" and _REFERENCE.fullmatch(scope.text(child)) for child in children[:1]):
+            scope.named |= {name: text for child in children for name, text in _declare(child, scope) if name != text}
+            return ()
+        return tuple(pair for child in children for pair in _declare(child, scope))
     name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
     if name is None:
         return ()
-    key = scope.text(name.named_children[0] if name.type == "subscript" else name)
+    written = scope.text(name.named_children[0] if name.type == "subscript" else name)
+    key = scope.named.get(written, written)
     texts, sources = read_text(value, scope) if value is not None else (("",), ())
     scope.origins[key] = sources
     # Emptied or cleared by the line itself is the very case where `rm -rf "$x/"` means `/`.
     texts = texts or ("",)
-    if scope.text(node)[len(key) : len(key) + 2] == "+=":
+    if scope.text(node)[len(written) : len(written) + 2] == "+=":
         before = scope.variables.get(key, ("",))
         if value is not None and value.type == "array":
             texts = tuple(old for old in before if old) + texts

@@ -11,7 +11,7 @@ from bus.shell.argument_runners import find_roots, found_below
 from bus.shell.expansions import ansi_c
 from bus.shell.inner import RUN_NAMES
 from bus.shell.programs.filters import CLIENTS, REWRITING, rewritten
-from bus.shell.words import MAX_LENGTH, PROJECT, UNKNOWN, UNSET, Output, is_hidden, shown
+from bus.shell.words import MAX_LENGTH, MAYBE_EMPTY, PROJECT, UNKNOWN, UNSET, Output, is_hidden, shown
 
 _FILTERS: Final = frozenset({"head", "tail", "sort", "uniq", "grep", "egrep", "tee", "cat"})
 _REWRITTEN: Final = REWRITING | CLIENTS | {"grep", "egrep"}
@@ -178,7 +178,7 @@ def program_name(text: str) -> str:
     """The lower-cased name of the program that a first word names; UNKNOWN where only the shell knows."""
     if is_hidden(text):
         name = text.rpartition("/")[2].replace(UNSET, "")  # `r${x}m`: what is not set is empty
-        if UNKNOWN in name and (plain := name.replace(UNKNOWN, "").lower()) in _SPLIT_NAMES:
+        if UNKNOWN in name and (plain := name.replace(UNKNOWN, "").replace(MAYBE_EMPTY, "").lower()) in _SPLIT_NAMES:
             return plain  # `r$@m`
         return UNKNOWN if is_hidden(name) or not name else name.lower()
     name = text.rstrip("/").rpartition("/")[2].lower().removesuffix(".exe")
@@ -194,6 +194,7 @@ PRINTING: Final = (
     | {
         "echo",
         "printf",
+        "yes",
         "cd",
         "pushd",
         "popd",
@@ -236,6 +237,8 @@ def printed(program: str, words: tuple[str, ...], stdin: Output) -> str | None:
         escapes = bool(words) and words[0] in ("-e", "-ne", "-en")
         text = " ".join(words[1:] if words and words[0] in ("-n", "-e", "-E", "-ne", "-en") else words)
         return _decoded(text) if escapes or "\\n" in text else text
+    if program == "yes":
+        return " ".join(words) or "y"
     if program == "printf":
         return _formatted(words[1:] if words[:1] == ("--",) else words)
     if program in ("cd", "pushd", "popd", "export", "set", "mkdir", ":", "true"):
@@ -271,13 +274,7 @@ def printed(program: str, words: tuple[str, ...], stdin: Output) -> str | None:
         return " ".join(found_below(root) for root in find_roots(words))
     if program == "cat" and not words:
         return stdin.text
-    if (
-        program in _FILTERS
-        and stdin.text is not None
-        and (program == "tee" or is_hidden(stdin.text) or "*" in stdin.text)
-    ):
-        return stdin.text
-    return None
+    return stdin.text if program in _FILTERS else None  # at most this
 
 
 def _listed(words: tuple[str, ...]) -> str | None:

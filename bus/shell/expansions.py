@@ -41,7 +41,7 @@ def default_variables(more: Mapping[str, tuple[str, ...]] | None = None) -> dict
     return {**_KNOWN, **(more or {})}
 
 
-RESERVED: Final = lazy_regex("[\x00-\x05]")
+RESERVED: Final = lazy_regex("[\x00-\x06]")
 """Control characters that this package uses as marks; a shell's words hardly ever hold them."""
 _ANSI: Final = lazy_regex(
     r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL

@@ -50,6 +50,7 @@ _VALUES: Final = {
     "node": names("-r --require --import --loader --env-file --conditions -C"),
     "php": names("-d -c -f -z"),
 }
+_TAG: Final = lazy_regex(r"(?<=.)@[^@/]*$")
 _STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0"})
 _HELD: Final = {UNKNOWN: "\ue000", UNSET: "\ue001"}
 """Replace UNKNOWN and UNSET while code is parsed, because `ast` refuses control characters."""
@@ -115,6 +116,10 @@ def _interpreter(language: str, args: Sequence[Arg], stdin: Output) -> Iterator[
         elif len(args) > 1 and args[0].text == "run" and args[-1].text == "-":
             yield from _code(language, [Arg(stdin.text or "", stdin.programs)])
         elif args:
+            for place, arg in enumerate(args):
+                if arg.text.startswith("npm:"):  # `deno run -A npm:rimraf@5 x`
+                    yield Inner(argv=(Arg(_TAG.sub("", arg.text[4:])), *args[place + 1 :]))
+                    return
             yield Inner(sources=tuple(source for arg in args for source in arg.sources))
         return
     if language == "bun" and args[:1] and args[0].text == "exec":

@@ -14,7 +14,7 @@ from bus.shell.inner import Arg, Inner, names, read_options
 from bus.shell.interpreters import find_interpreter
 from bus.shell.programs.made_files import file_scripts
 from bus.shell.script_runners import SHELLS
-from bus.shell.words import UNKNOWN, UNSET, Output
+from bus.shell.words import MAYBE_EMPTY, UNKNOWN, UNSET, Output
 
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
     from tree_sitter import Node
@@ -205,7 +205,7 @@ def _basename(url: str) -> str:
 
 def _path(command: Command, word: str) -> str:
     """One spelling of a path for one file; empty where nothing of it is known."""
-    if not word.strip(UNKNOWN + UNSET):
+    if not word.strip(UNKNOWN + UNSET + MAYBE_EMPTY):
         return ""
     plain = word if word.startswith(("/", "~")) else posixpath.join(command.directory, word)
     return posixpath.normpath(plain)

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from bus.lazy.regex import lazy_regex
-from bus.shell.inner import Arg, Inner
+from bus.shell.inner import Arg, Inner, names
 from bus.shell.words import UNKNOWN, UNSET
 
 _MOST: Final = 1024
@@ -95,6 +95,7 @@ _JOINED: Final = lazy_regex(
     re.IGNORECASE,
 )
 _EACH: Final = lazy_regex(r"\bforeach\s*\(\s*\$(\w+)\s+in\s+([^)]*)\)", re.IGNORECASE)
+_LISTED: Final = lazy_regex(r"^\s*(?:get-childitem|gci|ls|dir)\s|\s-\w+|['\"\s]|@\(", re.IGNORECASE)
 _TABLE: Final = lazy_regex(r"\$(\w+)\s*=\s*@\{(.*?)\}", re.DOTALL)
 _ENTRY: Final = lazy_regex(r"""(\w+)\s*=\s*(?:'([^'\n]*)'|"([^"\n]*)"|([^\s;}]+))""")
 _OBJECT: Final = lazy_regex(
@@ -108,33 +109,10 @@ _SHADOWS: Final = lazy_regex(
     r"Win32_ShadowCopy.*(?:\.Delete\(|Remove-(?:CimInstance|WmiObject))", re.IGNORECASE | re.DOTALL
 )
 _TAKES: Final = lazy_regex(r"(remove|clear|disable|uninstall|unregister|reset|revoke|dismount|stop)-(\w+)")
-_OWN_NOUNS: Final = frozenset(
-    [
-        "item",
-        "itemproperty",
-        "content",
-        "variable",
-        "module",
-        "job",
-        "pssession",
-        "typedata",
-        "event",
-        "alias",
-        "member",
-        "psbreakpoint",
-        "pssnapin",
-        "host",
-        "history",
-        "script",
-        "process",
-        "transcript",
-        "computer",
-        "progress",
-        "psdebug",
-        "poshgitprompt",
-        "mockverifiable",
-        "pscustomobject",
-    ]
+_OWN_NOUNS: Final = names(
+    "item itemproperty content variable module job pssession typedata event alias member psbreakpoint pssnapin "
+    "host history script process transcript computer progress psdebug poshgitprompt mockverifiable "
+    "pscustomobject"
 )
 """Nouns that `_TAKES` does not count: they belong to a session or project, or have rules of their own."""
 _RUNS: Final = lazy_regex(r"\b(?:iex|invoke-expression)\b|scriptblock\]::create|\.invoke\(", re.IGNORECASE)
@@ -157,7 +135,7 @@ def _calls(text: str) -> Iterator[Inner]:
     for match in islice(_ASSIGNED.finditer(text), _MOST):
         variables[match[1].lower()] = _filled(match[2] or match[3] or match[4] or "", variables)
     for match in islice(_EACH.finditer(text), _MOST):
-        variables[match[1].lower()] = re.sub(r"['\"\s]|@\(", "", match[2])
+        variables[match[1].lower()] = _LISTED.sub("", match[2])
     tables = {match[1].lower(): _given(match[2]) for match in islice(_TABLE.finditer(text), _MOST)}
     for match in islice(_OBJECT.finditer(text), _MOST):
         yield _argv(["rm", "-r", to_posix(_filled(match[1], variables))])

@@ -81,6 +81,11 @@ _NETWORK: Final = lazy_regex(
     r"|\b(?:get|file_get_contents|include|require|import)\s*\(?\s*['\"]https?://"
     r"|[`(]\s*(?:curl|wget)\s"
 )
+_HTTP_DELETES: Final = lazy_regex(
+    r"""\b\w+\s*\(\s*['"`](https?://[^'"`]*)['"`][^;]{0,400}?\bmethod['"]?\s*(?::|=>)\s*['"]DELETE['"]"""
+    r"""|\w\.del(?:ete)?\s*\(\s*['"`](https?://[^'"`]*)"""
+)
+"""`fetch(url, {method: 'DELETE'})`, `axios.delete(url)`."""
 _DECODES: Final = lazy_regex(
     r"\b(?:atob|base64_decode|decode_base64|Base64\.(?:strict_|urlsafe_)?decode64|unpack1?)\b|['\"]base64['\"]"
 )
@@ -105,6 +110,9 @@ def scanned_calls(program: str, code: str, operands: Sequence[str] = ()) -> Iter
     directory = _DIRECTORY_SET.search(code)
     for one in _calls(table, program, code):
         yield one._replace(directory=directory[1]) if directory else one
+    if "://" in code and ("DELETE" in code or ".del" in code):
+        for match in islice(_HTTP_DELETES.finditer(code), _MOST):
+            yield Inner(argv=tuple(map(Arg, ("curl", "-X", "DELETE", match[1] or match[2]))))
     if _RUNS_TEXT.search(code):
         if _NETWORK.search(code):
             yield Inner(sources=("curl",))

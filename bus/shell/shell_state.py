@@ -17,7 +17,7 @@ from bus.shell.programs.filters import REWRITING, is_worked_out
 from bus.shell.programs.made_files import later_scripts, runs_later
 from bus.shell.programs.options import hands_over
 from bus.shell.programs.variables import variable_script
-from bus.shell.words import UNKNOWN, UNSET, Output, WordScope
+from bus.shell.words import MAYBE_EMPTY, UNKNOWN, UNSET, Output, WordScope
 from bus.shell.wrappers import init_script, inner_calls, runs_code, runs_others, takes_words
 
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
@@ -266,7 +266,7 @@ class Shell(ABC):
         program = known.name
         args = argv[1:]
         words = tuple([arg.text for arg in args])
-        if program == UNKNOWN and first == UNKNOWN and argv[0].sources:  # `$(curl …)` runs curl's output
+        if program == UNKNOWN and first.rstrip(MAYBE_EMPTY) == UNKNOWN and argv[0].sources:  # `$(curl …)`
             inner = [Inner(sources=argv[0].sources)]
         if inner is None:
             runs = known.runs_others or (known.may_run and hands_over(words))

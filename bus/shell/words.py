@@ -27,6 +27,9 @@ PROJECT: Final = "/.project-root"
 CONTAINER_DATA: Final = "/.container-data"
 """Before a path in a container that may hold data: a volume, or any path of a container that goes on running."""
 
+MAYBE_EMPTY: Final = "\x06"
+"""In a word, behind UNKNOWN: the output of a command, which may be empty, as `$(cat name.txt)`."""
+
 HIDDEN: Final = frozenset({UNKNOWN, UNSET})
 MAX_LENGTH: Final = 64 * 1024
 """Longest text, in characters, that one word may become; a longer one counts as not known."""
@@ -67,7 +70,7 @@ class Word(NamedTuple):
 class WordScope:
     """What reading a word needs: the source, the values of variables, and how to read `$(…)`."""
 
-    __slots__ = ("_substitute", "budget", "origins", "source", "variables")
+    __slots__ = ("_substitute", "budget", "named", "origins", "source", "variables")
 
     def __init__(
         self,
@@ -82,6 +85,8 @@ class WordScope:
         """Values by name; several for an array or for the variable of a loop."""
         self.origins: dict[str, tuple[str, ...]] = {}
         """The programs whose output is in the value, by variable."""
+        self.named: dict[str, str] = {}
+        """The variable that each reference stands for: `declare -n short=long_name`."""
         self._substitute = WeakMethod(substitute)  # whose object has this scope: a cycle would wait for the collector
 
     def substitute(self, node: Node) -> Output:
@@ -107,7 +112,7 @@ def is_hidden(text: str) -> bool:
 def shown(text: str) -> str:
     """`text` for people and for patterns: unknown parts are written `$…`."""
     if UNKNOWN in text or UNSET in text:
-        return text.replace(UNKNOWN, "$…").replace(UNSET, "$…")
+        return text.replace(UNKNOWN, "$…").replace(UNSET, "$…").replace(MAYBE_EMPTY, "")
     return text
 
 
@@ -278,7 +283,7 @@ def _values(node: Node, scope: WordScope) -> tuple[tuple[str, ...], tuple[str, .
     if kind in ("command_substitution", "process_substitution"):
         output = scope.substitute(node)
         known = output.text is not None
-        return ((output.text or "").rstrip("\n") if known else UNKNOWN,), output.programs
+        return ((output.text or "").rstrip("\n") if known else UNKNOWN + MAYBE_EMPTY,), output.programs
     if kind == "concatenation":
         return _joined([_with_gaps(child, scope) for child in node.children], scope)
     if kind == "arithmetic_expansion":
@@ -360,6 +365,7 @@ def _expansion(node: Node, scope: WordScope) -> tuple[tuple[str, ...], tuple[str
             operands.append(child)
         elif kind.strip() not in ("$", "${", "}"):
             operator = operator or kind
+    name = scope.named.get(name, name)
     values = scope.variables.get(name)
     sources = scope.origins.get(name, ())
     texts = [_values(one, scope) for one in operands] if operands else []

@@ -10,10 +10,10 @@ from typing import Final
 
 from bus.lazy.regex import lazy_regex
 from bus.shell.inner import names
-from bus.shell.words import UNKNOWN, UNSET
+from bus.shell.words import MAYBE_EMPTY, UNKNOWN, UNSET
 
 _LONGEST: Final = 16 * 1024
-_HIDDEN: Final = f"{UNKNOWN}{UNSET} \n"
+_HIDDEN: Final = f"{UNKNOWN}{UNSET}{MAYBE_EMPTY} \n"
 _RANGE: Final = lazy_regex(r"(\w)-(\w)")
 _CLASSES: Final = {
     "[:upper:]": "ABCDEFGHIJKLMNOPQRSTUVWXYZ",

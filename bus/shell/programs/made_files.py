@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from bus.lazy.regex import lazy_regex
@@ -21,6 +22,8 @@ _RUN_ELSEWHERE: Final = names("docker podman kubectl oc docker-compose ssh nerdc
 _MAKE: Final = names("make gmake bmake")
 _MAKEFILES: Final = ("GNUmakefile", "makefile", "Makefile")
 _MAKE_VALUES: Final = names("-C -f -I -j -o -W --file --makefile --directory --include-dir")
+_PACKAGE_MANAGERS: Final = names("npm pnpm yarn bun")
+_INSTALLING: Final = names("preinstall install postinstall prepare")
 _SCHEDULE: Final = lazy_regex(r"^\s*(?:@\w+|(?:\S+\s+){5})\s*", re.MULTILINE)
 _EXEC: Final = lazy_regex(r"^\s*Exec\w+=[-@:+!]*(.+)$", re.MULTILINE)
 _TOKEN: Final = lazy_regex(r"[^\s'\";]+")
@@ -47,6 +50,19 @@ def recipe_script(text: str) -> str:
     indented = [line.lstrip("\t@-+ ") for line in lines if line[:1] in ("\t", " ")]
     behind = [line.split(";", 1)[1].lstrip("@-+ ") for line in lines if ";" in line and line[:1] != "\t"]
     return "\n".join([*indented, *behind]).replace("$$", "$")
+
+
+def package_scripts(text: str, words: Sequence[str]) -> Iterator[str]:
+    """The scripts in a package.json that `npm` with these words runs: the named ones, or those of an installation."""
+    try:
+        scripts = json.loads(text)["scripts"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return
+    if isinstance(scripts, dict):
+        wanted = _INSTALLING if not words or words[0] in ("i", "install", "ci", "add") else words
+        for name, script in scripts.items():
+            if isinstance(script, str) and (name in wanted or name.removeprefix("pre").removeprefix("post") in wanted):
+                yield script
 
 
 def unit_property(text: str) -> str:
@@ -80,6 +96,9 @@ def file_scripts(command: Command, texts: Mapping[str, str], path_of: PathOf) ->
         for name in (*[word for word in command.words if word[:1] != "-"], *read):
             if (path := path_of(command, name)) in texts:
                 yield Inner(script=schedule_script(texts[path]) if program == "crontab" else texts[path])
+    elif program in _PACKAGE_MANAGERS:
+        if (path := path_of(command, "package.json")) in texts:
+            yield from (Inner(script=one) for one in package_scripts(texts[path], command.words))
     elif program == "redis-cli":
         yield from (
             Inner(argv=(Arg(program), Arg("eval"), Arg(texts[word]))) for word in command.words if word in texts

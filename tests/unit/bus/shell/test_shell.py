@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from bus.shell import MAX_LENGTH, UNKNOWN, UNSET, Command, commands, commands_if_light, raw_names
 from bus.shell.budget import FULL
+from bus.shell.words import MAYBE_EMPTY
 from tests.support.waiting import cpu_at_most
 
 
@@ -159,8 +160,34 @@ def test_what_is_only_text_is_no_command(text: str) -> None:
 def test_what_only_the_shell_knows_is_marked() -> None:
     date, command = commands('rm "$DIR/x" $1 "$(date)" "${Y:?}" ${#Z} $HOME/a "$PWD" ~/b "~/c"').items
     assert date.program == "date"
-    assert command.words == (f"{UNSET}/x", *[UNKNOWN] * 4, "~/a", ".", "~/b", "./~/c")
+    assert command.words == (f"{UNSET}/x", UNKNOWN, UNKNOWN + MAYBE_EMPTY, UNKNOWN, UNKNOWN, "~/a", ".", "~/b", "./~/c")
     assert command.line == "rm $…/x $… $… $… $… ~/a . ~/b ./~/c"
+
+
+@pytest.mark.req("X-09")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "declare -n short=long; long=/srv; rm -rf $short",
+        "f() { local -n target=$1; rm -rf $target; }; T=/srv; f T",
+        "declare -n short=long; short=/srv; rm -rf $long",
+        "echo 'rm -rf /srv' | head -1 | sh",
+        "printf '%s\\n' '#' 'rm -rf /srv' | grep -v '^#' | sort | bash",
+        "yes 'rm -rf /srv' | head -n 1 | sh",
+        "echo /srv | sort -u | xargs rm -rf",
+        """echo '{"scripts": {"clean": "rm -rf /srv"}}' > package.json && npm run clean""",
+        """echo '{"scripts": {"postinstall": "rm -rf /srv"}}' > package.json; npm install""",
+        "deno run -A npm:rm@1 -rf /srv",
+    ],
+)
+def test_a_delete_is_seen_behind_references_filters_and_package_scripts(text: str) -> None:
+    assert "rm -rf /srv" in lines(text)
+
+
+def test_scripts_of_a_package_that_do_not_run_are_not_read() -> None:
+    assert "rm -rf /srv" not in lines(
+        """echo '{"scripts": {"clean": "rm -rf /srv"}}' > package.json && npm run build"""
+    )
 
 
 def test_a_command_whose_name_is_hidden_is_kept() -> None:
