@@ -43,6 +43,7 @@ from bus.plugins.messages import (
     framed,
 )
 from bus.plugins.registry import PluginRegistry, RegisteredHandler
+from bus.system.priority import lower
 
 log = logging.getLogger("gobby.plugins")
 
@@ -71,7 +72,7 @@ def main() -> None:
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)  # what a plugin prints goes to the worker's log
-    os.nice(_NICE)
+    lower(_NICE)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent process
     threading.Thread(target=_end_with_worker, args=(lifeline,), name="lifeline", daemon=True).start()
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")

@@ -54,6 +54,9 @@ class PluginGroup:
         """How often the process ended in a row, without a call that was answered in between."""
         self._ready, self._wake, self._closed = asyncio.Event(), asyncio.Event(), False
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._retiring: set[asyncio.Task[Any]] = set()
+        self._processes: set[PluginProcess] = set()
+        """Every process that was started and is not reaped yet."""
         self._packed: tuple[Event | None, msgspec.Raw] = (None, msgspec.Raw())
         self._observing = 0
         self._replacing = asyncio.Lock()
@@ -193,30 +196,36 @@ class PluginGroup:
                 return wrong
             self.plugins, self._current, self._problems, self._deaths = tuple(plugins), new, {}, 0
             self._note_plugins()
-            self._spawn(old.retire())
+            self._retiring.add(task := self._spawn(old.retire()))
+            task.add_done_callback(self._retiring.discard)
             log.info("plugin %s was reloaded", self.name)
             return {}
 
     async def close(self) -> None:
-        """Let its calls end, unload its plugins, and end its process."""
+        """Let its calls end, unload its plugins, and end its process, and those that a reload has replaced."""
         self._closed = True
         self._keeper.cancel()
         self._ready.set()
         if self._current is not None:
             await self._current.retire()
+        if self._retiring:
+            await asyncio.wait(list(self._retiring))
         self._state = "stopped"
         if self._tasks:
             for task in list(self._tasks):
                 task.cancel()
             await asyncio.wait(list(self._tasks))
+        for process in list(self._processes):
+            process.kill("its plugins are not in force any more")
+            await process.gone()
 
     def kill(self) -> None:
         """End its process at once."""
         self._closed = True
         for task in list(self._tasks):
             task.cancel()
-        if self._current is not None:
-            self._current.kill("its worker ended")
+        for process in list(self._processes):
+            process.kill("its worker ended")
 
     def states(self) -> list[PluginState]:
         """Each plugin as it is now."""
@@ -337,7 +346,10 @@ class PluginGroup:
     def _new(self, plugins: Sequence[Plugin]) -> PluginProcess:
         names = ", ".join(plugin.name for plugin in plugins)
         found = [on_this_machine(plugin) for plugin in plugins]
-        return PluginProcess(found, self._folder, lambda line: log.info("plugin %s: %s", names, line))
+        process = PluginProcess(found, self._folder, lambda line: log.info("plugin %s: %s", names, line))
+        self._processes = {known for known in self._processes if not known.is_gone}
+        self._processes.add(process)
+        return process
 
     def _note_plugins(self) -> None:
         self.figures = {plugin.name: self.figures.get(plugin.name) or PluginFigures() for plugin in self.plugins}

@@ -72,6 +72,11 @@ class PluginProcess:
         return 0 if self._popen is None or self.ended.is_set() else self._popen.pid
 
     @property
+    def is_gone(self) -> bool:
+        """Whether it ended and is reaped."""
+        return self._gone.is_set()
+
+    @property
     def silent_for(self) -> float:
         """Seconds since it last answered, while calls wait for it; 0 without one."""
         return time.monotonic() - max(self._heard_at, self._asked_at) if self.waiting else 0.0
@@ -129,6 +134,10 @@ class PluginProcess:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.ended.wait(), UNLOAD_SECONDS)
             self.kill("did not unload in time")
+        await self.gone()
+
+    async def gone(self) -> None:
+        """Wait until it is reaped; call `kill` before."""
         await self._gone.wait()
 
     def kill(self, why: str) -> None:

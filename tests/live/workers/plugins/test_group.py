@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -249,7 +250,7 @@ async def test_actions_and_conditions_are_called_by_the_same_protocol(tmp_path: 
         greeted = await group.invoke("tested", "action", "greet", {"a": [1]}, PATIENCE, context=context)
         assert greeted == {"session": "s1", "a": [1]}
         assert (
-            "Schema validation failed: url is missing"
+            "Schema validation failed: Missing required field: url"
             in (await group.invoke("tested", "action", "post", {}, PATIENCE))["error"]
         )
         assert await group.invoke("tested", "condition", "is_calm", {}, PATIENCE, 2) is True
@@ -296,6 +297,17 @@ def test_a_plugin_in_an_endless_loop_ends_with_its_killed_worker(tmp_path: Path)
         wait_until(mark.exists, "the handler spins")
         worker.kill()
     wait_until(lambda: not _runs(pid), "the plugin's process is gone")
+
+
+@pytest.mark.req("G-14")
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="the kernel groups no sessions")
+async def test_a_plugins_process_has_a_lower_priority_than_the_worker(tmp_path: Path) -> None:
+    """Sessions are scheduled as groups: niceness alone would only count among the plugin's own processes."""
+    async with running(read(enabled(tmp_path, {"tested": plugin(DENIES)}))) as group:
+        pid = group.states()[0].pid
+        assert os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0)
+        place = Path(f"/proc/{pid}/autogroup")
+        await until_true(lambda: int(place.read_text().split()[-1]) > 0, "its group is lower too")
 
 
 def _runs(pid: int) -> bool:
