@@ -40,6 +40,11 @@ _BARE: Final = {
     "host": "dns",
 }
 """Programs whose operand is a host without a scheme, and the scheme that they use then."""
+_REMOTE: Final = lazy_regex(r"(?:[^@/:\s]+@)?(\[[0-9a-fA-F:.]+\]|[^@/:\s\[\]]+):.*")
+"""What `scp` and `rsync` copy from or to on another machine: `me@host:folder`."""
+_COPIERS: Final = frozenset({"scp", "rsync"})
+_SSH_VALUES: Final = frozenset("BbcDEeFIiJLlmOopQRSWw")
+"""The options of `ssh` that have a value."""
 _SWITCH: Final = lazy_regex(r"-[fgijklnqrsvzGIJLNOSV0-6#]+|--(?:silent|location|fail|insecure|quiet|verbose|head|get)")
 """Options without a value, for the programs of `_BARE`: the word behind another option may be its value."""
 _HOST: Final = lazy_regex(
@@ -148,6 +153,12 @@ def kinds_of_call(event: Event) -> frozenset[HostKind]:
 
 def _hosts(command: Command) -> Iterator[tuple[str, str]]:
     """Schemes and hosts among the arguments, each host as it is written."""
+    if command.program in _COPIERS and command.words:
+        target = _REMOTE.fullmatch(command.words[-1])
+        if target is not None and "://" not in command.words[-1]:
+            yield "ssh", target[1]
+    elif command.program == "ssh" and (host := _ssh_host(command.words)):
+        yield "ssh", host
     bare = _BARE.get(command.program)
     before = ""
     for word in command.words:
@@ -161,6 +172,19 @@ def _hosts(command: Command) -> Iterator[tuple[str, str]]:
         before = word
 
 
+def _ssh_host(words: tuple[str, ...]) -> str:
+    """The machine that `ssh` connects to; empty where it is an address with a scheme, or missing."""
+    value = False
+    for word in words:
+        if value:
+            value = False
+        elif word[:1] == "-" and len(word) > 1:
+            value = len(word) == 2 and word[1] in _SSH_VALUES
+        else:
+            return "" if "://" in word else word
+    return ""
+
+
 @lru_cache(maxsize=1024)
 def _kinds(scheme: str, host: str) -> frozenset[HostKind]:
     name = _name(host)
@@ -172,7 +196,7 @@ def _kinds(scheme: str, host: str) -> frozenset[HostKind]:
             return frozenset(["metadata"])
         if any(address.version == network.version and address in network for network in _LOCAL):
             return frozenset()
-    elif "." not in name or name == "localhost" or name.endswith(_LOCAL_NAMES):
+    elif ("." not in name and scheme != "ssh") or name == "localhost" or name.endswith(_LOCAL_NAMES):
         return frozenset()
     found: set[HostKind] = {"public"}
     if scheme in _PLAIN:

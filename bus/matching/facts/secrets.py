@@ -42,7 +42,7 @@ _NAMES: Final = (
 """A name that contains one of these, in any case, says that its value is a secret."""
 _ANY_NAME: Final = (
     f"passw|passphrase|secret|token|credential|_pwd|_pass|connection_?string|(?:{_KEYS.replace(' ', '|')})[_-]?key"
-    "|://[^\\s/:@]{0,64}:|mysql|mariadb|\\bcurl\\b"
+    "|://[^\\s/:@]{0,64}:|mysql|mariadb|\\bcurl\\b|\\blogin\\b"
 )
 _ANY: Final = f"(?i){_ANY_FORMAT}|{_ANY_NAME}"
 """A text without a match has no secret. Most texts are looked at only once, for this, and RE2 takes a microsecond."""
@@ -61,6 +61,8 @@ _LOGIN: Final = lazy_regex(
     r"curl\b[^\n|;&]{0,512}?\s(?:-u|--user)[ =]?[\"']?(?P<name>[\w.@-]{1,64}):(?P<bare>[^\s\"']{12,256})"
 )
 _MYSQL: Final = lazy_regex(r"(?P<name>mysql|mariadb)\w*\b[^\n|;&]{0,512}?\s-p[\"']?(?P<bare>[^\s\"']{12,256})")
+_LOGIN_COMMAND: Final = lazy_regex(r"(?P<name>login)[ ][^\n|;&]{0,512}?(?<=\s)-p[ =]?[\"']?(?P<bare>[^\s\"']{12,256})")
+"""As in `docker login -u me -p x`."""
 _MOST_NAMES: Final = 2000
 _MOST_COMMANDS: Final = 32
 """So many places of one name, and of one program, are looked at in a text; this bounds the time for any text."""
@@ -70,7 +72,7 @@ _NO_SECRET_NAME: Final = lazy_regex(
     r"|regex|pattern|alg|algorithm|expires?|expiry|arn|ref|version|izer\w*)$"
 )
 _PLACEHOLDER: Final = lazy_regex(
-    r"(?i)example|sample|dummy|placeholder|your[-_]?|changeme|change[-_]me|replace|redacted|insert|todo|xxx|\*\*\*|\.\.\."
+    r"(?i)example|sample|dummy|^django-insecure-|placeholder|your[-_]?|changeme|change[-_]me|replace|redacted|insert|todo|xxx|\*\*\*|\.\.\."
     r"|<|\$\{|\$\(|\{\{|%\(|0000|1111|aaaa|IkpvaG4gRG9l"
 )
 """The last one is the name in the token that manuals show: John Doe."""
@@ -140,6 +142,7 @@ def _random(text: str) -> Iterator[Secret]:
         ("curl", _LOGIN, _MOST_COMMANDS),
         ("mysql", _MYSQL, _MOST_COMMANDS),
         ("mariadb", _MYSQL, _MOST_COMMANDS),
+        ("login ", _LOGIN_COMMAND, _MOST_COMMANDS),
     ):
         for at in _places(lowered, beginning, most):
             if (match := pattern.match(text, at)) is not None:
