@@ -15,8 +15,8 @@ _PAUSE: Final = 0.11
 def lower(by: int) -> None:
     """Raise the niceness of this process, which leads a session, and that of the session's scheduling group.
 
-    Linux groups sessions by default (`sched_autogroup`), and then niceness only counts within a session: without this, a process
-    in a session of its own gets as much of a processor as all processes of a worker's session together.
+    Linux groups sessions by default (`sched_autogroup`), and then niceness only counts within a session: without this, a
+    process in a session of its own gets as much of a processor as all processes of a worker's session together.
     """
     os.nice(by)
     if not _lower_group(by):
