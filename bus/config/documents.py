@@ -1,7 +1,8 @@
 """Parses a YAML or JSON file into plain data with the line and column of every value.
 
 Uses libyaml's *events* instead of `compose()`: the C composer is recursive, and 100,000 opening brackets crash the
-interpreter (measured with PyYAML 6.0.3). Events come one at a time, so such a text can be refused.
+interpreter (measured with PyYAML 6.0.3; the libyaml of 6.0.4 refuses a thousand). Events come one at a time, so such a
+text can be refused.
 
 Scalars follow YAML 1.2's core schema, as editors with a JSON Schema do: `on`, `yes` and `12:30` are text, only
 `true` and `false` are booleans. Tags, merge keys, NaN and infinities are refused.
@@ -163,6 +164,8 @@ def loads(text: str, *, file: str = "") -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark is not None else (0, 0)
+        if mark is not None and "nesting" in str(error.problem):
+            raise _too_deep_before(text[: mark.index], file, line, column) from error
         problem = " ".join(part for part in (error.problem, error.context) if part) or "this is not YAML"
         raise ConfigError(problem, file=file, line=line, column=column, hint=_yaml_hint(problem)) from error
     except yaml.YAMLError as error:
@@ -173,6 +176,17 @@ def loads(text: str, *, file: str = "") -> Document:
 def _parse(text: str) -> Iterator[_Event]:
     """The events of a text, by the loader in C; where PyYAML's wheel comes without libyaml, by the slower one in Python."""
     return yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+def _too_deep_before(text: str, file: str, line: int, column: int) -> ConfigError:
+    """The error for a text of a thousand levels, at which libyaml 0.2.6 stops before it gives the events of the first ones."""
+    try:
+        _Builder(file).build(_parse(text))
+    except ConfigError as error:
+        return error
+    except yaml.YAMLError:
+        pass
+    return too_deep(DEPTH_LIMIT, file=file, line=line, column=column)
 
 
 class TextSpan(NamedTuple):

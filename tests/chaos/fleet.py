@@ -6,15 +6,16 @@ import os
 import random
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Self
 
 from bus.wire.keys import Keys
 from tests.chaos.counting import tell
-from tests.support.forked import Fleethook
+from tests.support.forked import PROGRAM, Fleethook
 from tests.support.waiting import PATIENCE, wait_until
 from workers.runtime.lifeline import VARIABLE
 
@@ -87,6 +88,10 @@ class Fleet:
         """Start `count` processes of a kind, with more environment; they are ready later."""
         return [self._start(kind, env) for _ in range(count)]
 
+    def start_whole(self, kind: str) -> Worker:
+        """Start a process of a kind as its users do, so that it has only its own imports in memory."""
+        return self._start(kind, {}, forked=False)
+
     def ready(self) -> None:
         """Wait until everything that lives is ready."""
         wait_until(
@@ -133,7 +138,7 @@ class Fleet:
         for worker in self._workers:  # shown only where the test fails
             tell(f"--- {worker.kind} {worker.popen.pid} ({worker.popen.returncode})\n{worker.said[-3000:]}")
 
-    def _start(self, kind: str, env: Mapping[str, str]) -> Worker:
+    def _start(self, kind: str, env: Mapping[str, str], *, forked: bool = True) -> Worker:
         log = self.home / f"{kind}-{len(self._workers)}.log"
         kept = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
         own = {
@@ -146,8 +151,10 @@ class Fleet:
             "FLEETHOOK_BREAKER_MOST": "1",  # a receiver that fails at random opens it
         }
         with log.open("wb") as output:
-            popen = Fleethook(
-                ["worker", kind],
+            words = ["worker", kind]
+            start: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen
+            start = partial(Fleethook, words) if forked else partial(start, [*PROGRAM, *words])
+            popen = start(
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -23,6 +23,7 @@ from bus.config.plugin_entry import PluginEntry
 from bus.config.settings import NAMES, OTHER_VARIABLES, PREFIX, VARIABLES, Settings, parse_setting
 from bus.events import MEANINGS, SOURCES, Event, EventType
 from bus.hooks import HttpCall, ModelPrompt, OldSecret
+from bus.hooksets import templates
 from bus.hooksets.guards import load_pack, packs
 from bus.hooksets.hook_tests import read_hook_tests
 from bus.hooksets.hookfile import load_hook_file, parse_hook_file, read_hook_document
@@ -217,9 +218,10 @@ def test_every_key_is_on_its_page() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_names_no_field_and_no_condition_that_does_not_exist(page: Path) -> None:
-    """`field: value` between backticks is a field of a file, of an event or of a setting; `event.…` can be read."""
+    """`field: value` between backticks is a field of a file, an event, a setting or a template's plugin; `event.…` is read."""
     text = page.read_text(encoding="utf-8")
     names = {field.name for kind in {*SECTIONS.values(), Settings} for field in fields(kind)} | {"match"}  # pigo's
+    names |= {name for one in templates.names() for name in templates.template(one).entry.get("config", {})}
     assert not set(re.findall(r"`([a-z_]+): [^`]+`", text)) - names, page.name
     if page.name != "python.md":  # there `event` and `verdict` are values of a program
         read = set(re.findall(r"\b((?:event|verdict)\.[a-z]+)\b", text))

@@ -73,7 +73,7 @@ async def test_a_thousand_in_flight_to_a_thousand_endpoints_in_90_mib(
         await publish_hooks(connections, keys, endpoints(receiver.port, 1_000, "timeout: 300"))
         with Fleet(server.url, keys, tmp_path / "fleet", env={"FLEETHOOK_CARRIER_IN_FLIGHT": "1000"}) as fleet:
             fleet.start("dispatcher")
-            (carrier,) = fleet.start("carrier")
+            carrier = fleet.start_whole("carrier")
             await asyncio.to_thread(fleet.ready)
             name = await publish(connections, keys, turn_end())
 
