@@ -159,6 +159,10 @@ def _on_files(call: _Call) -> Inferred | None:
             return _command(call, ["systemctl", verb, arguments[service]])
     if "pid" in arguments and "kill" in words:
         return _command(call, ["kill", arguments["pid"]])
+    if not words.isdisjoint(("kill", "killall", "pkill")) and isinstance(
+        name := arguments.get("name", arguments.get("process_name")), str
+    ):
+        return _command(call, ["pkill", name])
     return None
 
 

@@ -13,6 +13,8 @@ from bus.shell.inner import RUN_NAMES
 from bus.shell.programs.filters import CLIENTS, REWRITING, rewritten
 from bus.shell.words import MAX_LENGTH, MAYBE_EMPTY, PROJECT, UNKNOWN, UNSET, Output, is_hidden, shown
 
+_FOUND_IN: Final = "/usr/local/bin/"
+"""Where `which` finds a program: somewhere outside the project."""
 _FILTERS: Final = frozenset({"head", "tail", "sort", "uniq", "grep", "egrep", "tee", "cat"})
 _REWRITTEN: Final = REWRITING | CLIENTS | {"grep", "egrep"}
 _CONVERSION: Final = lazy_regex(r"(%%|%[-+ #0-9.*]*[a-zA-Z])")
@@ -256,7 +258,7 @@ def printed(program: str, words: tuple[str, ...], stdin: Output) -> str | None:
     if program == "mktemp":
         return "/tmp/.mktemp"  # noqa: S108  (never opened: it means "a fresh temporary path")
     if program in ("which", "command", "type") and words and words[0] in ("-v", "-p", words[-1]):
-        return words[-1]
+        return words[-1] if "/" in words[-1] else f"{_FOUND_IN}{words[-1]}"
     if program in ("realpath", "readlink"):
         words = tuple(word for word in words if not word.startswith("-"))
     if program == "dirname" and len(words) == 1 and "/" not in words[0] and not is_hidden(words[0]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from bus.matching.rules import judge
 from bus.tool_names import TABLE
 from bus.tools import canonical_input, canonical_tool
 
-CORPUS = Path(__file__).parents[4] / "corpora" / "fleethook-itself"
+ROOT = Path(__file__).parents[5]
+CORPUS = ROOT / "tests" / "corpora" / "fleethook-itself"
 SHELLS = {agent: next(name for name, use in tools.items() if use.tool == "bash") for agent, tools in TABLE.items()}
 INDEX = Index([(hook, hook.on) for hook in load_pack("fleethook-itself").rules])
 
@@ -72,6 +74,21 @@ def test_every_way_to_switch_fleethook_off_is_stopped() -> None:
     }
     passed = [call for call in calls if not {"deny", "ask"} & set(objections(call).values())]
     assert passed == []
+
+
+@pytest.mark.req("X-09")
+def test_every_command_that_asks_for_a_person_is_stopped() -> None:
+    """A command that refuses to run below an agent is also stopped before it starts."""
+    sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "workers" / "cli").rglob("*.py"))
+    commands = set(re.findall(r"require_person\(\s*\"([^\"]+)\"", sources)) - {
+        "suggest",
+        "service install",
+        "webhooks set",
+    }
+    assert {"down", "plugins disable", "approvals approve"} <= commands
+    words = {"guards enable --decision": "guards enable force-push --decision ask"}
+    calls = [{"agent": "claude", "cwd": "/", "command": f"fleethook {words.get(one, one)} x"} for one in commands]
+    assert [call["command"] for call in calls if not objections(call)] == []
 
 
 @pytest.mark.req("X-09")
