@@ -31,6 +31,7 @@ from bus.plugins.gobby_names import ActionContext
 from bus.plugins.loader import load_all, problem_text, unload
 from bus.plugins.messages import (
     EVENTS,
+    MOST_BYTES,
     TO_PROCESS,
     Answer,
     Call,
@@ -96,7 +97,7 @@ class _Server:
     """Reads messages, runs calls, writes answers."""
 
     def __init__(self, source: int, target: int) -> None:
-        self._source, self._target = source, target
+        self._source, self._target, self._pid = source, target, os.getpid()
         self._registry = PluginRegistry()
         self._handlers: dict[tuple[str, str], RegisteredHandler] = {}
         """By plugin and method."""
@@ -138,6 +139,7 @@ class _Server:
         self._write(Loaded(loaded))
 
     def _read(self, frames: Frames) -> None:
+        self._end_copy()
         data = os.read(self._source, _CHUNK)
         if not data:
             self._stopping.set()
@@ -275,12 +277,20 @@ class _Server:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._write(Answer(call, failure=f"raised {problem_text(error, '')}"))
 
+    def _end_copy(self) -> None:
+        """End the copy of this process that a handler's `os.fork` made, before it takes calls or answers them twice."""
+        if os.getpid() != self._pid:
+            os._exit(0)
+
     def _write(self, message: Loaded | Answer) -> None:
+        self._end_copy()
         try:
             data = framed(message)
         except (TypeError, UnicodeEncodeError, OverflowError, msgspec.ValidationError, RecursionError) as error:
             number = message.id if isinstance(message, Answer) else 0
             data = framed(Answer(number, failure=f"returned what cannot be written: {error}"))
+        if len(data) > MOST_BYTES and isinstance(message, Answer):
+            data = framed(Answer(message.id, failure=f"returned {len(data)} bytes; at most {MOST_BYTES} are taken"))
         with self._writing:
             left = memoryview(data)
             while left:

@@ -130,7 +130,9 @@ def _show(fleet: Context, read: HookFile, imported: Imported) -> None:
     else:
         fleet.say("no hook of it would run")
     for sections in read.sections.values():
-        fleet.say(f"kept and not run: {', '.join(sections)}")
+        kept = [name for name in sections if name != "plugins" or not read.plugins]
+        if kept:
+            fleet.say(f"kept and not run: {', '.join(kept)}")
     for problem in read.problems:
         fleet.data(fleet.style(f"{problem} (left out)", "red"))
     for text in read.warnings:

@@ -80,6 +80,19 @@ def unwritable(self, event):
     return HookResponse(modify_args={"x": object()})
 
 @hook_handler("tool:*:write", priority=10)
+def huge(self, event):
+    return HookResponse(decision="deny", reason="x" * (20 << 20))
+
+@hook_handler("tool:*:write", priority=11)
+def forks(self, event):
+    import os
+    child = os.fork()
+    if child == 0:
+        return HookResponse(decision="deny", reason="the copy answers")
+    os.waitpid(child, 0)
+    return HookResponse(decision="deny", reason="ended its copy")
+
+@hook_handler("tool:*:write", priority=12)
 async def waits(self, event):
     import asyncio
     await asyncio.sleep(3600)
@@ -116,9 +129,11 @@ async def test_handlers_answer_observe_and_fail_alone(answers: HookFile, tmp_pat
         group.observe(hook("with_one_argument"), tool_call(type="tool:error"), VerdictSummary())
         await until_true(lambda: log.exists() and "failed" in log.read_text(), "the observers wrote")
         assert log.read_text() == "deny guarded\nfailed: True\n"
+        forked = await group.run(hook("forks"), tool_call(), PATIENCE)
+        assert (forked.decision, forked.reason) == ("deny", "ended its copy")
         failures = {
             method: (await group.run(hook(method), tool_call(), 1.0 if method == "waits" else PATIENCE)).failure
-            for method in ("garbage", "raises", "exits", "raises_later", "nonsense", "unwritable", "waits")
+            for method in ("garbage", "raises", "exits", "raises_later", "nonsense", "unwritable", "huge", "waits")
         }
         assert "returned a str" in failures["garbage"]
         assert "KeyError: 'gone'" in failures["raises"]
@@ -127,9 +142,10 @@ async def test_handlers_answer_observe_and_fail_alone(answers: HookFile, tmp_pat
         assert "ValueError: later" in failures["raises_later"]
         assert "'perhaps'" in failures["nonsense"]
         assert "cannot be written" in failures["unwritable"]
+        assert "returned 20971" in failures["huge"]
         assert "did not answer within 1 s" in failures["waits"]
         (state,) = group.states()
-        assert (state.state, state.restarts, state.calls, state.failures) == ("running", 0, 12, 7)
+        assert (state.state, state.restarts, state.calls, state.failures) == ("running", 0, 14, 8)
         assert [name for name, _, _ in state.handlers][:3] == ["ask", "change", "block"]
     assert log.read_text().endswith("unloaded\n")
 
