@@ -203,7 +203,8 @@ def _advice(document: Document, at: PathParts, value: Mapping[str, Plain], *, is
         if key not in value:
             yield document.error(at, f"there is no {key}", hint=f'add "{key}" before you share the plugin')
     for place, path in _paths(value):
-        if not path.startswith("./") and "://" not in path:
+        leads_out = ".." in path.split("/")  # an error of its own
+        if not path.startswith("./") and "://" not in path and not leads_out:
             hint = f"write ./{path.lstrip('/')}"
             yield document.error((*at, *place), f"Claude Code refuses the path {path[:80]!r}", hint=hint)
     if "monitors" in value:

@@ -80,7 +80,9 @@ def test_a_backtest_shows_what_would_change_and_runs_nothing(recorded: dict[str,
 def test_a_backtest_chooses_events_and_judges_exports(recorded: dict[str, str]) -> None:
     where = fleethook("backtest", "--hooks", "candidate.yaml", "--where", "event.tool == 'write'", "--json")
     assert (where.json["events"], where.json["changed"]) == (1, [])
-    assert fleethook("backtest", "--hooks", "candidate.yaml", "--until", "1d", "--json").json["events"] == 0
+    none = fleethook("backtest", "--hooks", "candidate.yaml", "--until", "1d", "--json", "--exit-code")
+    assert (none.code, none.json["events"]) == (1, 0), "a range without events shows nothing"
+    assert "no event was judged" in none.err
     beside = fleethook("backtest", "--hooks", "candidate.yaml", "--add", "--json").json
     assert [one["id"] for one in beside["changed"]] == [recorded[CALLS[2]]], "the deny of the set in force stays"
 

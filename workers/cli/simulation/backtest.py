@@ -79,7 +79,11 @@ _MOST_HOOKS: Final = 20
     "--limit", type=click.IntRange(0, 10_000), default=50, show_default=True, help="The most changes to list."
 )
 @click.option("--budget", type=DURATION, metavar="TIME", help="How long the verdict on one event may take.")
-@click.option("--exit-code", is_flag=True, help="Exit with 1 if anything would change, or an event cannot be read.")
+@click.option(
+    "--exit-code",
+    is_flag=True,
+    help="Exit with 1 if anything would change, an event cannot be read, or there is no event to judge.",
+)
 @common_options
 @pass_fleet
 def backtest(
@@ -131,6 +135,8 @@ def backtest(
         fleet.data(_report(found, limit))
     else:
         _show(fleet, found, start, limit)
+    if exit_code and not found.events and not found.unreadable:
+        raise CheckFailed("no event was judged, so nothing is shown; widen --since, or judge an export with --from")
     if exit_code and (found.changes or found.unreadable):  # nobody knows what an unreadable event would change
         raise CheckFailed("")
 
