@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Final
@@ -24,6 +24,7 @@ from bus.tool_names import CANONICAL, TABLE
 
 _FACTS: Final = ("type", "tool", "input", "session", "host", "source", "cwd", "data")
 _VERDICT: Final = ("decision", "reason")
+_KNOWN: Final[Mapping[str, tuple[str, ...]]] = {"event": _FACTS, "verdict": _VERDICT}
 _STRING: Final = re.compile(r"""[rR]?(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')""")
 _INDEXED: Final = re.compile(r"""\[\s*["'](\w+)["']\s*\]""")
 _FIELD: Final = re.compile(r"(?<![\w.])(event|verdict)\.(\w+)(?:\.(\w+))?(?!\w*\s*\()")
@@ -94,18 +95,30 @@ def _program_findings(hook: Hook, folder: str) -> Iterator[tuple[str, str]]:
             yield problem.message, problem.hint
 
 
+def unknown_fields(condition: str) -> Iterator[tuple[str, str]]:
+    """The fields that a condition reads and no event or verdict has: for each the message, and similar names."""
+    for root, field in dict.fromkeys((root, field) for root, field, _ in _fields(condition)):
+        known = _KNOWN[root]
+        if field not in known:
+            hint = suggestion(field, known) or f"its fields are {', '.join(f'{root}.{name}' for name in known)}"
+            yield f"no event has {root}.{field}, so this condition fails", hint
+
+
+def _fields(condition: str) -> Iterable[tuple[str, str, str]]:
+    """The fields that a condition reads, each once: `event` or `verdict`, the field, and the name below it or nothing."""
+    text = _STRING.sub('""', _INDEXED.sub(r".\1", condition))
+    return dict.fromkeys((match[1], match[2], match[3] or "") for match in _FIELD.finditer(text))
+
+
 def _field_findings(entry: Hook | Endpoint, patterns: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Findings on fields in `when:` that no event that the entry's patterns match has."""
     if not entry.when:
         return
-    text = _STRING.sub('""', _INDEXED.sub(r".\1", entry.when))
-    seen = dict.fromkeys((match[1], match[2], match[3] or "") for match in _FIELD.finditer(text))
-    for root, field, below in seen:
-        known = _FACTS if root == "event" else _VERDICT
-        if field not in known:
-            hint = suggestion(field, known) or f"its fields are {', '.join(f'{root}.{name}' for name in known)}"
-            yield f"no event has {root}.{field}, so this condition fails", hint
-        elif (root, field) == ("event", "input") and below:
+    yield from unknown_fields(entry.when)
+    for root, field, below in _fields(entry.when):
+        if field not in _KNOWN[root]:
+            continue
+        if (root, field) == ("event", "input") and below:
             yield from _input_findings(entry, patterns, below)
         elif (root, field) in {("event", "tool"), ("event", "input")}:
             yield from _tool_findings(entry, patterns, field)

@@ -8,6 +8,7 @@ import heapq
 import json
 import logging
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -332,7 +333,8 @@ class HeldRequests:
             "host",
             announced.host,
         )
-        log.info("request %s of %s is held until %d: a person decides", request.id, request.source, due)
+        until = datetime.fromtimestamp(due / 1000, UTC).isoformat(" ", "seconds")
+        log.info("request %s of %s is held until %s: a person decides", request.id, request.source, until)
         flat = [item for pair in fields.items() for item in pair]
         event_fields: list[str | bytes | int] = [*said, "body", encode_event(announced), "parent", request.id]
         return self._script(request, owner, due, due - now, flat, event_fields)

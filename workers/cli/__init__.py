@@ -122,7 +122,7 @@ def root(ctx: click.Context, no_colour: bool, verbose: bool, namespace: str | No
     fleet.verbose = verbose
     fleet.namespace = namespace
     fleet.colour = False if no_colour else None
-    from workers.cli.bus_log import show_logged
+    from workers.cli.screens.bus_log import show_logged
 
     show_logged(fleet)
 

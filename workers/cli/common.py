@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -372,24 +371,12 @@ def _report(error: Exception, fleet: Context) -> int:
     return code
 
 
-def _nearest(error: click.UsageError) -> str:
-    """The choices that are similar to a mistyped one, as the end of a sentence; empty if there are none."""
-    parameter = error.param if isinstance(error, click.BadParameter) else None
-    mistyped = re.match(r"'(.+?)' is not one of ", error.message)
-    if parameter is None or mistyped is None or not isinstance(parameter.type, click.Choice):
-        return ""
-    import difflib
-
-    near = difflib.get_close_matches(
-        mistyped[1].lower(), [str(choice) for choice in parameter.type.choices], n=3, cutoff=0.5
-    )
-    return f"; did you mean {' or '.join(near)}?" if near else ""
-
-
 def _text(error: BaseException) -> str:
     if isinstance(error, click.UsageError):
+        from workers.cli.parameters import usage_text
+
         where = f"{error.ctx.command_path} --help" if error.ctx is not None else "fleethook --help"
-        text = error.format_message().rstrip(".") + _nearest(error)
+        text = usage_text(error)
         return f"{text} See `{where}`" if text.endswith("?") else f"{text}; see `{where}`"
     if isinstance(error, click.ClickException):
         return error.format_message()

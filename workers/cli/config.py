@@ -150,11 +150,12 @@ def acl(fleet: Context, passwords: bool, every_namespace: bool, old: bool) -> No
 def _explain(fleet: Context, worker: str, shim: str, *, made: bool) -> None:
     change = "the passwords above are shown only once" if made else "replace each CHANGE-ME with a password"
     fleet.say(
-        f"Use: add the lines to the server's aclfile ({change}) and run ACL LOAD; or, on a running server,\n"
-        f"     run each line with ACL SETUSER instead of `user`, then ACL SAVE. The first line shuts out clients without\n"
-        f"     a user name: add it after every URL has its user. `fleethook doctor` checks whether `default` is still open.\n"
-        f"     Workers:  FLEETHOOK_REDIS_URL=rediss://{worker}:PASSWORD@HOST:6379\n"
-        f"     Agents:   FLEETHOOK_SHIM_URL=rediss://{shim}:PASSWORD@HOST:6379 fleethook install claude"
+        f"Add the lines to the server's aclfile ({change}) and run ACL LOAD. Or, on a running server, run each line with "
+        "ACL SETUSER instead of `user`, then ACL SAVE.\n"
+        "The first line shuts out clients without a user name: add it after every URL has its user. `fleethook doctor` checks "
+        "whether `default` is still open.\n"
+        f"workers:  FLEETHOOK_REDIS_URL=rediss://{worker}:PASSWORD@HOST:6379\n"
+        f"agents:   FLEETHOOK_SHIM_URL=rediss://{shim}:PASSWORD@HOST:6379 fleethook install claude"
     )
 
 

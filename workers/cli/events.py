@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from workers.cli.common import CheckFailed, Context, LazyGroup, common_options, pass_fleet
-from workers.cli.formatting import CONDITION, DURATION, event_lines, trace_lines, verdict_lines
+from workers.cli.formatting import event_lines, trace_lines, verdict_lines
+from workers.cli.parameters import CONDITION, DURATION, EVENT_FILE, PATTERN
 from workers.cli.screens.columns import terminal_width, wrapped_lines
 from workers.cli.screens.rows import no_trunc_option, show_events, tail_line
 from workers.runtime.wording import counted
@@ -31,7 +32,12 @@ def filter_options(function: F) -> F:
     """`--type`, `--session`, `--tool`, `--source`, `--where`, `--trace` and `--decision`, in the words of hooks."""
     options = (
         click.option(
-            "--type", "types", metavar="PATTERN", multiple=True, help="Event patterns: tool:pre_execute, tool:*."
+            "--type",
+            "types",
+            type=PATTERN,
+            metavar="PATTERN",
+            multiple=True,
+            help="Event patterns: tool:pre_execute, tool:*.",
         ),
         click.option("--session", default="", metavar="ID", help="The session's id, or the beginning of it."),
         click.option("--tool", default="", metavar="MATCHER", help="Tool names with |, or a regular expression."),
@@ -52,7 +58,7 @@ def filter_options(function: F) -> F:
 
 
 @click.command()
-@click.argument("file", type=click.File("rb"), default="-")
+@click.argument("file", type=EVENT_FILE, default="-")
 @common_options
 @pass_fleet
 def publish(fleet: Context, file: Any) -> None:
@@ -82,7 +88,7 @@ def publish(fleet: Context, file: Any) -> None:
 
 
 @click.command()
-@click.argument("file", type=click.File("rb"), default="-")
+@click.argument("file", type=EVENT_FILE, default="-")
 @click.option("--budget", type=DURATION, metavar="TIME", help="How long the verdict may take; default: the setting.")
 @click.option("--exit-code", is_flag=True, help="Exit 1 if the verdict is deny.")
 @common_options

@@ -9,9 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-import click
-
-from bus.errors import ConfigError
 from bus.tracing.context import trace_of
 from workers.cli.common import Context
 from workers.cli.output import Colour, printable
@@ -52,55 +49,8 @@ _MOST_SILENT: Final = 3
 
 _JSON_KEY: Final = re.compile(r'( *)("(?:[^"\\]|\\.)*")(?=:)')
 
-_TELLING: Final = ("command", "path", "pattern", "url", "query", "prompt", "message", "reason", "name")
+_TELLING: Final = ("command", "path", "pattern", "url", "query", "prompt", "message", "reason", "text", "name")
 """The fields that describe an event best, the best first."""
-
-
-class Duration(click.ParamType[float]):
-    """Seconds, or a time such as 90s, 12h or 14d; gives seconds."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The seconds; a usage error for anything else."""
-        from bus.config.settings import parse_setting
-
-        try:
-            return float(parse_setting("events_max_age", value))
-        except ConfigError:
-            self.fail(f"{value!r} is no time; write seconds, or e.g. 90s, 12h or 14d", param, ctx)
-
-
-class ConditionParam(click.ParamType[str]):
-    """A CEL condition; gives its text."""
-
-    name = "CEL"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The text; a usage error that names the place of a mistake."""
-        text = str(value)
-        if not text:
-            return text
-        from bus.errors import ConditionError, NotBoolean
-        from bus.events import Event
-        from bus.matching.conditions import compile_condition
-
-        try:
-            condition = compile_condition(text)
-        except ConfigError as error:
-            self.fail(str(error), param, ctx)
-        nothing = Event(type="", source="generic")
-        try:
-            condition({"event": nothing.facts(), "verdict": {"decision": "", "reason": ""}})
-        except NotBoolean as error:
-            self.fail(str(error), param, ctx)
-        except ConditionError:  # this event lacks a field that others have
-            pass
-        return text
-
-
-DURATION: Final = Duration()
-CONDITION: Final = ConditionParam()
 
 
 def when(ms: int) -> str:

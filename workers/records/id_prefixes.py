@@ -91,6 +91,15 @@ async def whole_delivery_ids(connections: Connections, keys: Keys, beginnings: S
     return tuple([await whole_delivery_id(connections, keys, beginning) for beginning in beginnings])
 
 
+async def require_one(connections: Connections, key: str, names: Sequence[str], what: str) -> None:
+    """Raise NotFound if none of these ids is in a sorted set of delivery ids; `what` names them in the message."""
+    with connections.lease() as connection:
+        scores = await connection.exchange([("ZSCORE", key, name) for name in names])
+    if all(checked(score, "looking for an id") is None for score in scores):
+        command = {"deliveries": "deliveries", "dead letters": "dead"}[what]
+        raise NotFound(f"no {_SINGULAR[what]} is called {names[0]!r}; see `fleethook {command} list`")
+
+
 def whole_id(beginning: str, ids: Iterable[str], what: str) -> str:
     """The only id with this prefix; the prefix itself if none has it. Raises as `whole_event_id`; `what` names the ids."""
     known = list(ids)

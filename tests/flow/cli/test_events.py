@@ -80,7 +80,7 @@ def test_published_lines_come_back_newest_first_and_filtered(home: Path) -> None
     assert [one["id"] for one in fleethook("events", "list", "--json", "--limit", "1").lines] == [ids[2]]
     assert "git status" in fleethook("events", "list", "--tool", "Bash|write").out
     wrong = fleethook("events", "list", "--type", "tool:pre_exec")
-    assert (wrong.code, "did you mean" in wrong.err) == (4, True)
+    assert (wrong.code, "did you mean" in wrong.err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,10 @@ def test_a_mistyped_id_is_answered_with_the_nearest(home: Path) -> None:
         assert re.search(rf"no event is called '{given}'; did you mean ({name[:33]}|{name[6:16]})\?", refused.err)
     refused = fleethook("trace", "zzzz")
     assert (refused.code, "did you mean" in refused.err) == (1, False)
-    assert "no dead letter is called 'nosuch'" in fleethook("dead", "retry", "nosuch").err
+    for command in (("dead", "retry"), ("dead", "drop"), ("dead", "export"), ("deliveries", "retry")):
+        refused = fleethook(*command, "nosuch")
+        assert refused.code == 1
+        assert re.search(r"no (dead letter|delivery) is called 'nosuch'; see `fleethook \w+ list`", refused.err)
 
 
 def test_commands_take_the_beginning_of_an_id(home: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
+from bus.hooksets.templates import names
 from bus.wire.keys import Keys
 from tests.cli_kit import fleethook, namespace, run, workers
 from tests.support.keyboard import type_command
@@ -136,6 +137,19 @@ def test_an_event_has_one_line_at_every_width(typed: Typed, columns: int) -> Non
     assert json.loads(fleethook("trace", shown[0], "--json").out)["event"]["id"] == ids[-1]
     code, screen = typed("events", "list", "--no-trunc", columns=columns)
     assert all(name in screen for name in ids)
+
+
+@pytest.mark.parametrize("columns", [80, 110])
+def test_templates_and_the_tests_of_a_rule_keep_their_columns(typed: Typed, columns: int) -> None:
+    """A template has one line; a test of several lines has them below each other, and a long sentence is wrapped."""
+    code, screen = typed("--no-color", "hooks", "templates", "list", columns=columns)
+    rows = screen.splitlines()
+    assert code == 0
+    assert [row.split()[0] for row in rows] == ["TEMPLATE", *names()]
+    assert max(map(len, rows)) <= columns
+    _, screen = typed("--no-color", "guards", "show", "destructive-commands_recursive-delete", columns=columns)
+    assert re.search(r"^  deny {9}bash <<EOF\n {15}rm -rf /etc\n {15}EOF$", screen, re.MULTILINE)
+    assert re.search(r"^  instead {6}\S.*\n {15}\w", screen, re.MULTILINE)
 
 
 def test_a_message_breaks_between_words_and_in_no_command(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,12 +112,16 @@ def retry(fleet: Context, bulk: BulkRequest) -> None:
 
     What was delivered is not sent again; `fleethook replay` sends its event again.
     """
-    from workers.records.id_prefixes import whole_delivery_ids
+    from workers.records.id_prefixes import require_one, whole_delivery_ids
+
+    async def whole_ids(connections: Connections) -> tuple[str, ...]:
+        ids = await whole_delivery_ids(connections, fleet.keys(), named)
+        await require_one(connections, fleet.keys()("recent"), ids, "deliveries")
+        return ids
 
     bulk.require_choice("--endpoint and --state")
     if named := bulk.filter.ids:
-        ids = fleet.run(lambda connections: whole_delivery_ids(connections, fleet.keys(), named))
-        bulk = replace(bulk, filter=read_filter({}, ids))
+        bulk = replace(bulk, filter=read_filter({}, fleet.run(whole_ids)))
     if named and not bulk.dry_run:  # the retry itself counts those that cannot be tried
         found = [(name, ("", "")) for name in bulk.filter.ids]
     else:

@@ -13,8 +13,8 @@ from workers.cli.deliveries import endpoints_here
 from workers.cli.deliveries.bulk import BulkAction, Group, confirm_bulk, do_bulk
 from workers.cli.deliveries.options import BulkRequest, bulk_options, letter_filters, read_filter
 from workers.cli.formatting import delivery_lines, payload_lines, plain, short, when
-from workers.cli.screens.columns import Column
-from workers.cli.screens.rows import no_trunc_option, show_dead_letters
+from workers.cli.screens.columns import Column, wrapped_lines
+from workers.cli.screens.rows import no_trunc_option, short_reason, show_dead_letters
 from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
@@ -75,7 +75,7 @@ def list_dead(fleet: Context, /, grouped: str, limit: int, whole: bool, **option
                     when(group.oldest),
                     when(group.newest),
                     short(", ".join(group.targets)),
-                    group.reason,
+                    short_reason(group.reason),
                 )
                 for group in groups
             ]
@@ -103,16 +103,17 @@ def show_dead(fleet: Context, name: str) -> None:
     letter = fleet.run(work)
     if isinstance(letter, DeliveryDetail):
         lines = [*delivery_lines(fleet, letter.delivery, whole=True), *payload_lines(fleet, letter.payload)]
-        fleet.data(detail_record(letter) if fleet.json else "\n".join(lines))
+        fleet.data(detail_record(letter) if fleet.json else wrapped_lines(lines))
     elif fleet.json:
         fleet.data(letter)
     else:
-        fleet.data(
-            f"{plain(letter.id)}  on {plain(letter.stream)}  event {plain(letter.event) or '-'}  {when(letter.ms)}"
-        )
-        fleet.data(f"  {fleet.style(plain(letter.reason, 2_000), 'red')}")
+        lines = [
+            f"{plain(letter.id)}  on {plain(letter.stream)}  event {plain(letter.event) or '-'}  {when(letter.ms)}",
+            f"  {fleet.style(plain(letter.reason, 2_000), 'red')}",
+        ]
         if letter.body:
-            fleet.data(f"  {fleet.style(short(letter.body, 400), 'bright_black')}")
+            lines.append(f"  {fleet.style(short(letter.body, 400), 'bright_black')}")
+        fleet.data(wrapped_lines(lines))
 
 
 @dead.command()
@@ -121,13 +122,9 @@ def show_dead(fleet: Context, name: str) -> None:
 @pass_fleet
 def retry(fleet: Context, bulk: BulkRequest) -> None:
     """Try dead deliveries again; they keep their id. Entries that could not be read cannot be tried again."""
-    from bus.errors import NotFound
-
     bulk = _with_whole_ids(fleet, bulk)
     ids = bulk.filter.ids
     if ids and not any(map(_is_delivery, ids)):
-        if not _letters(fleet, bulk.filter):
-            raise NotFound(f"no dead letter is called {ids[0]!r}; see `fleethook dead list`")
         raise CheckFailed("an entry that could not be read cannot be tried again; `fleethook dead show` shows it")
     letters = [letter for letter in _selected(fleet, bulk) if _is_delivery(letter[0])]
     question = f"Try {counted(len(letters), 'delivery', 'deliveries')} again?"
@@ -142,7 +139,7 @@ def drop_dead(fleet: Context, bulk: BulkRequest) -> None:
     """Delete dead letters for good, with what they keep of their events."""
     bulk = _with_whole_ids(fleet, bulk)
     letters = _selected(fleet, bulk)
-    do_bulk(fleet, _DROP, bulk, letters, f"Delete {len(letters):,} dead letters for good?", yes=bulk.yes)
+    do_bulk(fleet, _DROP, bulk, letters, f"Delete {counted(len(letters), 'dead letter')} for good?", yes=bulk.yes)
 
 
 @dead.command("export")
@@ -217,10 +214,15 @@ def _with_whole_ids(fleet: Context, bulk: BulkRequest) -> BulkRequest:
 
 
 def _complete_ids(fleet: Context, beginnings: tuple[str, ...]) -> tuple[str, ...]:
-    """The whole ids of the dead letters with these prefixes."""
-    from workers.records.id_prefixes import whole_dead_ids
+    """The whole ids of the dead letters with these prefixes; raises NotFound if no dead letter has any of them."""
+    from workers.records.id_prefixes import require_one, whole_dead_ids
 
-    return fleet.run(lambda connections: whole_dead_ids(connections, fleet.keys(), beginnings))
+    async def work(connections: Connections) -> tuple[str, ...]:
+        ids = await whole_dead_ids(connections, fleet.keys(), beginnings)
+        await require_one(connections, fleet.keys()("dead"), ids, "dead letters")
+        return ids
+
+    return fleet.run(work)
 
 
 def _is_delivery(name: str) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from workers.cli.common import Context, common_options, pass_fleet
+from workers.cli.parameters import CONDITION
 
 if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from bus.wire.connections import Connections
@@ -16,7 +17,13 @@ if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help
 @click.command()
 @click.argument("text", required=False, default="")
 @click.option("--to", default="", metavar="SESSION", help="To one session, by its id or how it begins.")
-@click.option("--where", default="", metavar="CEL", help="To the sessions that fulfil this: event.host == 'build-7'.")
+@click.option(
+    "--where",
+    type=CONDITION,
+    default="",
+    metavar="CEL",
+    help="To the sessions that fulfil this: event.host == 'build-7'.",
+)
 @click.option("--list", "listing", is_flag=True, help="Say nothing; show the last messages and who has got them.")
 @common_options
 @pass_fleet

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from workers.cli.common import Context, common_options, pass_fleet
+from workers.cli.parameters import CONDITION
 
 if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from bus.wire.connections import Connections
@@ -15,7 +16,11 @@ if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help
 
 @click.command()
 @click.option(
-    "--where", default="", metavar="CEL", help="Only events that fulfil this, such as event.host == 'build-7'."
+    "--where",
+    type=CONDITION,
+    default="",
+    metavar="CEL",
+    help="Only events that fulfil this, such as event.host == 'build-7'.",
 )
 @click.option("--reason", default="", metavar="TEXT", help="Why: the model and the record are told.")
 @click.option("--list", "listing", is_flag=True, help="Stop nothing; show the stops in force and the last changes.")

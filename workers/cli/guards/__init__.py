@@ -10,7 +10,7 @@ import click
 from workers.cli.common import Context, Lazy, LazyGroup, common_options, pass_fleet
 from workers.cli.formatting import COLOURS
 from workers.cli.hooks.sets import in_force
-from workers.cli.screens.columns import Cell, Column, sign
+from workers.cli.screens.columns import Cell, Column, hanging, sign, terminal_width
 from workers.cli.screens.rows import no_trunc_option
 from workers.runtime.wording import counted
 
@@ -41,6 +41,7 @@ RULE_COLUMNS: Final = (
 )
 """On a narrow terminal the incident is dropped first, then the layer and the pack."""
 
+_INDENT: Final = 15
 _PACK_COLUMNS: Final = tuple(Column(name, 0) for name in ("RULE", "DECISION", "STATE", "LAYER", "WHAT"))
 """The columns of one pack, whose long lines are wrapped and not cut."""
 
@@ -122,9 +123,9 @@ def show_guard(fleet: Context, name: str) -> None:
     )
     for key in ("description", "reason", "instead", "incident", "event", "tool", "when", "origin"):
         if record[key]:
-            fleet.data(f"  {key:<12} {record[key]}")
-    for case in cases:
-        fleet.data(f"  {case.expected:<12} {case.call}")
+            fleet.data(f"  {key:<12} " + "\n".join(hanging(record[key], _INDENT, terminal_width())))
+    for case in cases:  # a call of several lines has them below each other
+        fleet.data(f"  {case.expected:<12} " + case.call.replace("\n", "\n" + " " * _INDENT))
 
 
 def rule_record(rule: Hook, pack: str, hooks: HookSet) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from workers.cli.common import Context, common_options, pass_fleet
 from workers.cli.formatting import plain, pretty, when
 from workers.cli.hooks.listing import short_origin
 from workers.cli.hooks.sets import in_force
+from workers.cli.screens.columns import wrapped_lines
 
 if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from bus.events import Event
@@ -74,9 +75,9 @@ def show_input(fleet: Context, name: str, hook_id: str, stdin_only: bool) -> Non
     if fleet.json:
         fleet.data({"event": event.id, "notes": notes, "inputs": records})
         return
-    fleet.data(f"event    {plain(event.type)}  {event.id}  {when(seen.ms)}")
+    fleet.data(wrapped_lines([f"event    {plain(event.type)}  {event.id}  {when(seen.ms)}"]))
     for note in notes:
-        fleet.data(fleet.style(f"note     {note}", "yellow"))
+        fleet.data(wrapped_lines([fleet.style(f"note     {note}", "yellow")]))
     for record in records:
         _show(fleet, event.id, record)
 
@@ -174,7 +175,7 @@ def _show(fleet: Context, name: str, record: dict[str, Any]) -> None:
     inherited = set(record["inherited"])
     lines.append("environment of this hook and event")
     lines += [_variable(key, value) for key, value in sorted(record["environment"].items()) if key not in inherited]
-    lines.append("environment that it inherits; the values are those of this shell, the worker's may differ")
+    lines.append("environment that it inherits, as in this shell; the worker's may differ")
     lines += [_variable(key, value) for key, value in sorted(record["environment"].items()) if key in inherited]
     lines.append(
         f"{', '.join(record['new_each_time'])} is new each time: the worker finds what the command started by it"

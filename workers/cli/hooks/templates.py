@@ -10,6 +10,7 @@ import click
 from workers.cli.common import Context, Lazy, LazyGroup, common_options, pass_fleet
 from workers.cli.edits import user_file, write_change
 from workers.cli.screens.columns import Column
+from workers.cli.screens.rows import no_trunc_option
 
 COMMANDS: Final = {
     "list": Lazy("workers.cli.hooks.templates:list_templates", "List the templates."),
@@ -18,15 +19,24 @@ COMMANDS: Final = {
 }
 
 
+_COLUMNS: Final = (
+    Column("TEMPLATE", 8),
+    Column("ADDS TO", 9, rank=2),
+    Column("IN YOUR FILE", 12, rank=3),
+    Column("WHAT IT DOES", 16, rank=1),
+)
+
+
 @click.group(cls=LazyGroup, lazy=COMMANDS)
 def templates() -> None:
     """Ready hooks, endpoints and plugins: list them, show them, put them into your file and change them there."""
 
 
 @click.command("list")
+@no_trunc_option
 @common_options
 @pass_fleet
-def list_templates(fleet: Context) -> None:
+def list_templates(fleet: Context, whole: bool) -> None:
     """List the templates, and which of them your file has."""
     from bus.hooksets import templates as ready
     from workers.admin.templates import is_installed
@@ -42,8 +52,7 @@ def list_templates(fleet: Context) -> None:
         )
     else:
         rows = [(one.name, one.section, "installed" if has else "-", one.description) for one, has in found]
-        columns = (Column("TEMPLATE", 8), Column("ADDS TO", 7), Column("IN YOUR FILE", 9), Column("WHAT IT DOES", 16))
-        fleet.table(columns, rows)
+        fleet.table(_COLUMNS, rows, whole=whole)
 
 
 @click.command()

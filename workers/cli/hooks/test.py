@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from workers.cli.common import CheckFailed, Context, common_options, error_report, pass_fleet
-from workers.cli.formatting import DURATION, event_subject, plain, verdict_lines
+from workers.cli.formatting import event_subject, plain, verdict_lines
 from workers.cli.hooks.listing import short_origin
 from workers.cli.hooks.sets import PLUGIN_DIR, PLUGIN_OWNER, in_force, sound, sound_with_tests
+from workers.cli.parameters import DURATION
 from workers.cli.simulation.given_event import given_event
 from workers.records.hook_list import hook_record
 
@@ -131,7 +132,12 @@ def test(
             raise click.UsageError("--event brings its own fields: say --set and --tool without it")
         event = given_event(fleet, given, source=source, kind=kind, cwd=here)
     else:
-        event = made_event(kind, source=source or "generic", tool=tool, values=values, cwd=here)
+        from bus.errors import PatternError
+
+        try:
+            event = made_event(kind, source=source or "generic", tool=tool, values=values, cwd=here)
+        except PatternError as error:
+            raise click.UsageError(str(error)) from error
     # `--set cwd=…` sets the folder of the event, which decides which project's hooks are tested.
     if file is not None and (plugin_dirs or owner):
         raise click.UsageError("--file is about one file alone: say --plugin-dir without it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help
     from workers.records.events import RecordedEvent
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_HOOK_FAILED: Final = re.compile(r"^hook '[^']*' \([^)]*\) failed: ")
 
 EVENT_COLUMNS: Final = (
     Column("TIME", 8),
@@ -172,9 +175,14 @@ def dead_letter_cells(letter: DeadLetter, time: str, name: str) -> list[Cell]:
         Cell(letter.target or letter.stream),
         Cell(str(letter.attempts)),
         Cell(letter.type, "bright_black"),
-        Cell(short(letter.reason, 400), "red"),
+        Cell(short_reason(letter.reason), "red"),
         Cell(name, "bright_black"),
     ]
+
+
+def short_reason(reason: str) -> str:
+    """A reason without the name and place of the hook that failed, which a list has in a column of its own."""
+    return short(_HOOK_FAILED.sub("", reason), 400)
 
 
 def short_id(name: str, length: int = ID_CHARACTERS, hook_length: int = ENDLESS) -> str:
@@ -185,8 +193,8 @@ def short_id(name: str, length: int = ID_CHARACTERS, hook_length: int = ENDLESS)
 
 def _note(one: Delivery) -> str:
     if one.state == "due":
-        return f"next {local_time(one.due).strftime('%H:%M:%S')}: {short(one.reason, 400)}"
-    return short(one.reason, 400) if one.state == "dead" else ""
+        return f"next {local_time(one.due).strftime('%H:%M:%S')}: {short_reason(one.reason)}"
+    return short_reason(one.reason) if one.state == "dead" else ""
 
 
 def shown_ids(ids: Sequence[str], whole: bool) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -24,6 +25,7 @@ _INDENT: Final = 12
 _COLOURS: Final[dict[str, Colour]] = {"ok": "green", "missing": "red", "unknown": "yellow", "off": "bright_black"}
 _SIGNS: Final = {"ok": "✓", "missing": "✗", "unknown": "?", "off": "·"}
 _MOST_GAPS: Final = 3
+_COUNTER_NAMES: Final = {"deliveries:owed": "deliveries:created"}
 _BARS: Final = "▁▂▃▄▅▆▇█"
 
 
@@ -99,10 +101,15 @@ def _facts(fleet: Context, report: StatusReport) -> Iterator[Fact]:
 
 def _running(found: Status) -> Iterator[Fact]:
     server = found.server
-    yield "server", f"{server.brand} {server.version} at {server.url}, {server.ms:.1f} ms", None
+    yield "server", f"{server.brand} {server.version} at {_address(server.url)}, {server.ms:.1f} ms", None
     for role in found.roles:
         number = "" if role.alive is None else f"  {role.alive} alive"
         yield role.role, f"{_SIGNS[role.health]} {role.health}{number}", _COLOURS[role.health]
+
+
+def _address(url: str) -> str:
+    """A server's address for people: of a socket the path alone, which is what the end of a long line would hide."""
+    return re.sub(r"^unix://(?:[^/]*@)?(/[^?]*).*", r"\1", url)
 
 
 def _in_force(found: Status, guards: Sequence[GuardPack]) -> Iterator[Fact]:
@@ -123,7 +130,7 @@ def _activity(activity: Activity) -> Iterator[Fact]:
         yield "verdicts", text, None
     yield "fallbacks", f"{activity.fallbacks:,} {covers}", "yellow" if activity.fallbacks else None
     for number, seen in enumerate(activity.denials):
-        what = f"{sign('deny')}  {local_time(seen.ms):%H:%M:%S}  {seen.event.source}  {event_subject(seen.event)}"
+        what = f"{local_time(seen.ms):%H:%M:%S}  {sign('deny')}  {seen.event.source}  {event_subject(seen.event)}"
         room = max(20, terminal_width() - _INDENT)
         why = outcome(seen).removeprefix("deny · ")
         yield "" if number else "denied", cut(plain(f"{what}  {why}", 400), room), "red"
@@ -143,9 +150,13 @@ def _waiting(found: Status) -> Iterator[Fact]:
             yield "stream", f"{stream.name}: {stream.length} entries, {unread} unread, {stream.pending} under way", None
     parked = "unknown" if found.parked is None else found.parked
     yield "deliveries", f"{found.due} due later, {parked} parked, {found.dead} dead letters", None
-    total = {name: number for name, number in found.stats.items() if number}
+    total = {_COUNTER_NAMES.get(name, name): number for name, number in found.stats.items() if number}
     if total:
-        yield "in all", ", ".join(f"{name} {number:,}" for name, number in sorted(total.items())), "bright_black"
+        yield (
+            "in all",
+            ", ".join(f"{name} {number:,}" for name, number in sorted(total.items())),
+            "bright_black",
+        )
 
 
 def _wrong(fleet: Context, report: StatusReport) -> Iterator[Fact]:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from workers.cli.common import CheckFailed, Context, common_options, pass_fleet
-from workers.cli.formatting import COLOURS, DURATION, event_subject, plain, verdict_lines
+from workers.cli.formatting import COLOURS, event_subject, plain, verdict_lines
 from workers.cli.hooks.sets import in_force, sound
+from workers.cli.parameters import DURATION
 
 if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from bus.events import Event

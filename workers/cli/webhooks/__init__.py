@@ -59,6 +59,8 @@ ENDPOINT_COLUMNS: Final = (
 
 _ONLY_IN_JSON: Final = ("health", "figures", "last_failure")
 
+_SHOWN_AS: Final = {"standing": "state"}
+
 STANDING_COLOURS: Final[Mapping[str, Colour]] = {"active": "green", "disabled": "red"}
 
 
@@ -113,7 +115,7 @@ def show_webhook(fleet: Context, name: str) -> None:
     if fleet.json:
         fleet.data(record)
         return
-    record["standing"] = health_text(health[target])
+    record = {_SHOWN_AS.get(key, key): value for key, value in record.items()} | {"state": health_text(health[target])}
     fleet.data(f"{endpoint.id}  {plain(record['url'])}")
     for key, value in record.items():
         if key not in {"id", "url", *_ONLY_IN_JSON, *_health(health[target])} and value not in (

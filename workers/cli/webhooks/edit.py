@@ -50,6 +50,9 @@ def _where(function: _C) -> _C:
 
 def _assignments(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:  # noqa: ARG001 - click's signature
     for one in values:
+        if "://" in one.partition("=")[0]:
+            add = f"the URL comes first, and the endpoint's name is an option: `{one[:80]} --id NAME`"
+            raise click.UsageError(add if context.info_name == "add" else f"write url={one[:80]}", context)
         if "=" not in one:
             raise click.UsageError(
                 f"{one[:80]!r} is not a change; write FIELD=VALUE, or FIELD= to remove the field", context
