@@ -12,6 +12,13 @@ from typing import Any, Final, Protocol
 from bus.errors import ConditionError, NotBoolean, PatternError
 from bus.lazy.regex import lazy_regex
 from bus.matching.condition_cost import CHEAP_MICROSECONDS, STRING, Shape, Size, shape_of
+from bus.matching.facts.session_facts import (
+    FACT_FUNCTIONS,
+    ORDER_FUNCTIONS,
+    SessionFact,
+    session_context,
+    session_facts,
+)
 
 MAX_LENGTH: Final = 2000
 MAX_NESTING: Final = 24
@@ -19,7 +26,7 @@ MAX_NESTING: Final = 24
 MAX_DATA_DEPTH: Final = 64
 """How deep an event may nest. The library is recursive and crashes with SIGSEGV on very deep data (measured at 100,000)."""
 
-VARIABLES: Final = frozenset({"event", "verdict"})
+VARIABLES: Final = frozenset({"event", "verdict", "session"})
 FUNCTIONS: Final = frozenset(
     {
         "contains",
@@ -53,6 +60,8 @@ FUNCTIONS: Final = frozenset(
         "getMinutes",
         "getSeconds",
         "getMilliseconds",
+        *FACT_FUNCTIONS,
+        *ORDER_FUNCTIONS,
     }
 )
 """The functions that common-expression-language 0.10 can run. It compiles any other name too, and then fails at every event."""
@@ -79,10 +88,20 @@ class Condition:
     wrong type and an error inside the library raise ConditionError too.
     """
 
-    __slots__ = ("_program", "shape", "text", "uses_verdict")
+    __slots__ = ("_program", "facts", "shape", "text", "uses_session", "uses_verdict")
 
-    def __init__(self, text: str, program: _CelProgram, shape: Shape, *, uses_verdict: bool) -> None:
+    def __init__(
+        self,
+        text: str,
+        program: _CelProgram,
+        shape: Shape,
+        *,
+        uses_verdict: bool,
+        uses_session: bool = False,
+        facts: tuple[SessionFact, ...] = (),
+    ) -> None:
         self.text = text
+        self.uses_session, self.facts = uses_session, facts
         self.shape = shape
         self.uses_verdict = uses_verdict
         self._program = program
@@ -95,7 +114,7 @@ class Condition:
         if not _shallow(variables, MAX_DATA_DEPTH):
             raise ConditionError(f"`{self.text}` was not evaluated: the event nests deeper than {MAX_DATA_DEPTH}")
         try:
-            result = self._program.execute(variables)
+            result = self._program.execute(self._context(variables))
         except _NOT_OURS:
             raise
         except (ValueError, OverflowError):
@@ -108,9 +127,13 @@ class Condition:
             raise NotBoolean(f"`{self.text}` gives {kind}, not true or false; compare it with something")
         return result
 
+    def _context(self, variables: dict[str, Any]) -> Any:
+        """What the library runs the condition with: with functions where it reads facts of the session."""
+        return session_context(variables) if self.uses_session else variables
+
     def _again(self, variables: dict[str, Any]) -> object:
         try:
-            return self._program.execute({name: _crossable(value) for name, value in variables.items()})
+            return self._program.execute(self._context({name: _crossable(value) for name, value in variables.items()}))
         except _NOT_OURS:
             raise
         except BaseException as error:  # noqa: BLE001  (as above)
@@ -149,7 +172,7 @@ def compile_condition(text: str) -> Condition:
         raise PatternError(
             f"bad condition {text!r}: there is no {strange[0]!r}",
             hint="a condition reads event.type, event.tool, event.input, event.session, event.host, event.source, "
-            "event.cwd, event.data, and for deliveries verdict.decision and verdict.reason",
+            "event.cwd, event.data, session.ran and other facts, and for deliveries verdict.decision and verdict.reason",
         )
     if strange := sorted(name for name in functions - FUNCTIONS if name.isidentifier() and not name.startswith("_")):
         near = difflib.get_close_matches(strange[0], FUNCTIONS, 1)
@@ -159,7 +182,9 @@ def compile_condition(text: str) -> Condition:
             if near
             else "there are contains, startsWith, endsWith, matches, size, has, all, exists, filter, map, int, string",
         )
-    return Condition(text, program, shape, uses_verdict="verdict" in variables)
+    uses_session = "session" in variables
+    facts = session_facts(text) if uses_session or functions & FACT_FUNCTIONS else ()
+    return Condition(text, program, shape, uses_verdict="verdict" in variables, uses_session=uses_session, facts=facts)
 
 
 def _measure(text: str) -> None:
