@@ -220,6 +220,7 @@ async def _run(evaluation: Evaluation, hook: Hook, event: Event, deadline: float
         observed=observed,
         model=outcome.model,
         limit=outcome.limit,
+        facts=outcome.facts,
     )
     return outcome, part
 

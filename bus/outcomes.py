@@ -36,6 +36,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What a hook that asks a model used."""
     limit: LimitUse | None = None
     """The limit of the rule, where its other conditions fit."""
+    facts: tuple[str, ...] = ()
+    """The facts of the session that its condition read."""
     charge: Charge | None = None
     """What the call adds to that limit."""
 

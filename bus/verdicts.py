@@ -201,6 +201,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a prompt or agent hook used; None for other hooks, and where no model was asked."""
     limit: LimitUse | None = None
     """The limit of its rule that the call met; None for other rules and hooks."""
+    facts: tuple[str, ...] = ()
+    """The facts of the session that its condition read, in words."""
 
     @property
     def place(self) -> str:

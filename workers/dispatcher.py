@@ -35,6 +35,7 @@ from workers.coverage.open_sessions import OpenSessions
 from workers.coverage.reports import Reports
 from workers.delivery.dead_letters import poison_call
 from workers.delivery.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries
+from workers.memory.fact_marks import FactMarks
 from workers.plugins.published_events import PublishedRelay
 from workers.records.bounds import MemoryRelief
 from workers.records.bulk_jobs import waiting_jobs
@@ -122,7 +123,7 @@ class Dispatcher:
         self._active = False
         self._counters, self._reports = Counters(connections, keys), Reports(connections, keys)
         self._sessions = OpenSessions(connections, keys)
-        self._marks = CallMarks(keys, grace)
+        self._marks, self._facts = CallMarks(keys, grace), FactMarks(keys)
         self._relay = PublishedRelay(connections, keys)
         self._counts: dict[str, str] = {}
         """What the script that dispatches an entry adds to the metrics."""
@@ -249,11 +250,12 @@ class Dispatcher:
             counted = (part for name in page for part in (name, self._counts.get(name, "")))
             calls[f"{page[0]} to {page[-1]}"] = ScriptCall("pass", keys, (GROUP, self._keys.prefix, *counted))
         self._deliveries_added = False
-        marks = self._marks.take()
-        replies = await call_all(self._connections, [*marks, *calls.values()])
+        marks, facts = self._marks.take(), self._facts.take()
+        replies = await call_all(self._connections, [*marks, *facts, *calls.values()])
         self._marks.keep_refused(marks, replies[: len(marks)])
+        self._facts.keep_refused(facts, replies[len(marks) : len(marks) + len(facts)])
         await self._relay.send()
-        del replies[: len(marks)]
+        del replies[: len(marks) + len(facts)]
         for (what, script_call), reply in zip(calls.items(), replies, strict=True):
             added = checked(reply, f"dispatching {what}")  # raises if refused: the entry stays pending and is rechecked
             self._deliveries_added = self._deliveries_added or (script_call.name != "pass" and added > 0)
@@ -284,6 +286,7 @@ class Dispatcher:
             verdict = decode_verdict(entry.fields[b"verdict"]) if b"verdict" in entry.fields else None
             counts = self._counts[entry.id] = event_counts(event.source, event.type, blocking=verdict is not None)
             self._marks.add(entry, event, verdict, request.reporter)
+            self._facts.add(entry, event, verdict)
             self._reports.add(entry, event, verdict, request.reporter)
             self._sessions.add(entry, event)
         except DecodeError as error:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -32,8 +33,9 @@ from workers.approvals.held_requests import HeldRequests
 from workers.delivery.later_context import LateContexts
 from workers.fleet_control.enforcement import Enforcement
 from workers.fleet_control.messages import PostBoxes
-from workers.fleet_control.reach import Reach
+from workers.fleet_control.reach import Reach, note_flag
 from workers.memory.limited_answers import LimitedAnswers
+from workers.memory.recall import Recall
 from workers.plugins.when_enabled import PluginsWhenEnabled
 from workers.runtime.claims import claim_request
 from workers.runtime.clock import ServerClock
@@ -44,7 +46,7 @@ from workers.runtime.hook_loops import lineage, without_loops
 from workers.runtime.outbox import Outbox
 from workers.runtime.placement import Placement
 from workers.runtime.process import DRAIN_SECONDS
-from workers.runtime.request_hooks import HandledRequest, RequestHooks
+from workers.runtime.request_hooks import HandledRequest, request_hooks
 from workers.runtime.request_replies import Replies
 from workers.runtime.rule_checks import RuleChecks
 from workers.runtime.slow_hooks import Slots, extended_ms, hook_seconds, is_waited_for
@@ -99,21 +101,20 @@ class Evaluator:
         self._clients, self._late_contexts = ClientPool(), LateContexts(connections, keys)
         self._plugins = PluginsWhenEnabled(connections, keys, watcher, self.name, reads_published=True)
         self._runners = Runners(watcher, self._clients, self._late_contexts.keep, self._plugins.run)
-        self._checks = RuleChecks()
+        self._checks, self._clock = RuleChecks(), ServerClock(connections)
         self._placement, self._recorder = Placement(connections, keys), HostRecorder(connections, keys, watcher)
         self._notices, self._outbox = FileNotices(connections, keys), Outbox(connections, self._consumer)
-        self._started: set[str] = set()
-        self._maintained_at = 0.0
-        self._clock = ServerClock(connections)
+        self._started, self._maintained_at = set[str](), 0.0
         self._repairs, self._counters = Repairs(connections, keys, self.name), Counters(connections, keys)
         self._messages = PostBoxes(connections, keys)
         self._stops, self._reach = Enforcement(connections, keys), Reach(connections, keys)
-        self._replies = Replies(keys, GROUP, policy, self._clock, self._flag, self._plugins.observe)
+        flag_of = partial(note_flag, self._stops, self._reach)
+        self._replies = Replies(keys, GROUP, policy, self._clock, flag_of, self._plugins.observe)
         self._held = HeldRequests(connections, keys, GROUP, self.name, self._replies, self._clock, self._stops)
-        self._limited = LimitedAnswers(connections, self._clock, self._replies, self._held.conclude)
-        self._decided = DecidedRequests(
-            keys, self.name, self._replies, self._stops, watcher, self._checks, self._runners.run, self._placement
-        )
+        self._hooks_for = partial(request_hooks, watcher, self._runners.run, Recall(connections, keys).read)
+        self._limited = LimitedAnswers(connections, self._clock, self._replies)
+        means = (self._hooks_for, self._checks, self._placement, self._limited.send)
+        self._decided = DecidedRequests(keys, self.name, self._replies, self._stops, *means)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Evaluate until `stop`, then finish what is under way (at most the drain time) and leave the group."""
@@ -176,14 +177,6 @@ class Evaluator:
         held = self._slots.held | self._checking.held | self._outbox.entries()
         return await self._consumer.pending_to_resume(held)
 
-    def _flag(self, request: Request) -> bytes:
-        """What the hook command keeps of the stops in force, for an outage; empty without one, or for another caller."""
-        if not request.flag:
-            return b""
-        flag = self._stops.flag(request.host, request.source)
-        self._reach.note(request.host, request.source, self._stops.names if flag else (), said=request.flag)
-        return flag
-
     async def _handle(self, entry: StreamEntry) -> list[ScriptCall]:
         """Start a request in a slot, or answer it now if it needs only rules.
 
@@ -225,7 +218,7 @@ class Evaluator:
             verdict = await self._verdict_without_hooks(request, event)
             if verdict is not None:
                 return [await self._held.again(request) or self._replies.answer(request, event, verdict)]
-            handled = HandledRequest(request, event, RequestHooks(self._watcher.for_event(event), self._runners.run))
+            handled = HandledRequest(request, event, self._hooks_for(event))
             try:
                 return await self._answer_or_start(handled)
             except OverBudget:  # other processes check its heavy rules, beside this loop
@@ -350,7 +343,8 @@ class Evaluator:
             placed = handled._replace(request=request, event=event)
             verdict = await self._evaluate(placed, run or placed.in_force.run, is_rerun, budget_end)
             note_verdict(span, verdict)
-        return await self._limited.conclude(request, event, verdict, "" if run is None else self.name)
+        conclude = partial(self._held.conclude, request, event, owner="" if run is None else self.name)
+        return await self._limited.send(conclude, event, verdict)
 
     async def _evaluate(self, handled: HandledRequest, run: Run, is_rerun: bool, budget_end: int) -> Verdict:
         """The verdict of the request's hooks; `run` runs one hook."""

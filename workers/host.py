@@ -34,6 +34,7 @@ from bus.wire.streams import StreamEntry, call, call_all, checked
 from workers.approvals.held_verdicts import held_parts
 from workers.delivery.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries, unpack_fields
 from workers.delivery.later_context import LateContexts
+from workers.memory.recall import Recall
 from workers.plugins.when_enabled import PluginsWhenEnabled
 from workers.runtime.clock import ServerClock
 from workers.runtime.consumer_loop import cancel_tasks, consume, drain, with_heartbeat
@@ -78,7 +79,7 @@ class HostWorker:
             about=f"host {self._host}",
         )
         self._clients = ClientPool()
-        self._notices = FileNotices(connections, keys)
+        self._notices, self._recall = FileNotices(connections, keys), Recall(connections, keys)
         self._plugins = PluginsWhenEnabled(connections, keys, watcher, self.name)
         self._runners = Runners(watcher, self._clients, LateContexts(connections, keys).keep, self._plugins.run)
         self._checks = RuleChecks()
@@ -163,7 +164,7 @@ class HostWorker:
         if host_part.entry.delivered > 1 and not host_part.rules_only:
             return self._dead_worker_verdict(host_part)
         in_force = self._watcher.for_event(event)
-        request_hooks = RequestHooks(in_force, self._runners.run)
+        request_hooks = RequestHooks(in_force, self._runners.run, self._recall.read)
         if host_part.rules_only:
             request_hooks.wait_for(self._checks, _RULES_SECONDS)
             rules = [hook for hook in await request_hooks.fitting_there(event) if hook.rule is not None]

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from bus.events import Event
 from bus.hookfiles import find_hooks
 from bus.hooks import Hook
+from bus.matching.condition_cost import size_of
 from bus.matching.conditions import Condition
+from bus.matching.rules import seen_call
+from bus.shell import commands_if_light
+
+log = logging.getLogger("fleethook.hooks")
 
 _REMEMBER: Final = 64
+_LONG_TEXT: Final = 64 * 1024
+"""If a tool call has more characters, another process matches the regular expressions, and not the event loop."""
 
 
 class Candidates(NamedTuple):
@@ -31,6 +39,8 @@ class Candidates(NamedTuple):
     """Whether a rule has conditions on commands."""
     read_texts: bool
     """Whether a rule searches texts of a call."""
+    read_sessions: bool
+    """Whether a condition reads facts of the session."""
 
     def only(self, rules: Iterable[str]) -> list[Hook]:
         """The blocking hooks in their order, but of those in `places` only `rules`."""
@@ -72,7 +82,22 @@ class CandidatesMemory:
             not conditions and not any(hook.own or hook.unless for hook in blocking),
             any(rule.commands for rule in rules),
             any(rule.command or rule.content or rule.secrets for rule in rules),
+            any(condition.uses_session for condition in conditions),
         )
+
+
+def is_heavy(candidates: Candidates, event: Event) -> bool:
+    """Whether these hooks' rules may take long to check the event's command or its texts."""
+    if candidates.read_texts and size_of(event.input).characters > _LONG_TEXT:
+        return True
+    if not candidates.read_lines:
+        return False  # an input named `command` need not be a command line: a patch has that name too
+    text = seen_call(event).text
+    try:
+        return text is not None and commands_if_light(text) is None
+    except Exception:
+        log.exception("a command cannot be read in this process; another one checks the rules")
+        return True
 
 
 def applies(hook: Hook, event: Event) -> bool:

@@ -15,7 +15,7 @@ from typing import Final
 from bus.errors import ConditionError, ConfigError, FleethookError, OverBudget, Unreachable
 from bus.events import Event
 from bus.hooks import DECIDING, Endpoint, Hook, Layer
-from bus.hooksets.candidates import Candidates, CandidatesMemory, applies
+from bus.hooksets.candidates import Candidates, CandidatesMemory, applies, is_heavy
 from bus.hooksets.files_in_force import Rejected
 from bus.hooksets.guard_watch import GuardWatch
 from bus.hooksets.hookfile import HookFile
@@ -29,12 +29,11 @@ from bus.http.address_policy import policy as address_policy
 from bus.ids import host_name
 from bus.matching.checker_messages import MatchQuestion
 from bus.matching.condition_cost import size_of
-from bus.matching.conditions import compile_condition
+from bus.matching.conditions import Condition, compile_condition
 from bus.matching.disk import Disk, light_disk
-from bus.matching.findings import Findings, holds
+from bus.matching.findings import Findings, Session, holds
 from bus.matching.patterns import Index
 from bus.matching.rules import Rule, check_rule, seen_call
-from bus.shell import commands_if_light
 from bus.system.directories import CONFIG_NAMES, Directories, config_file
 from bus.verdicts import Verdict
 from bus.wire.connections import Connections
@@ -47,8 +46,6 @@ log = logging.getLogger("fleethook.hooks")
 POLL_SECONDS: Final = 0.5
 """How often the published version and the files are checked: a change is in force within a second."""
 _NO_VERDICT: Final = {"decision": "", "reason": ""}
-_LONG_TEXT: Final = 64 * 1024
-"""If a tool call has more characters, another process matches the regular expressions, and not the event loop."""
 _MOST_SETS: Final = 64
 _MOST_FOLDERS: Final = 1024
 _LONGEST_FOLDER: Final = 4096  # characters of a remembered folder's name: no system has longer ones
@@ -98,41 +95,40 @@ class HookSet:
         self._sieve.prepare()
         return self
 
-    def question(self, event: Event) -> MatchQuestion | None:
+    def session_conditions(self, event: Event, disk: Disk) -> list[Condition]:
+        """The conditions that read facts of the session, of the hooks that may fit; `blocking` needs these facts."""
+        candidates = self._candidates.of(self._index.find(event))
+        if not candidates.read_sessions:
+            return []
+        heavy = is_heavy(candidates, event)
+        found = candidates.blocking if heavy else self._fitting(candidates, event, None, disk)
+        conditions = (self._conditions.get(hook.id) for hook in found)
+        return [condition for condition in conditions if condition is not None and condition.uses_session]
+
+    def question(self, event: Event, session: Session = None) -> MatchQuestion | None:
         """The checks that may take long; None if there are none. A process that can be killed does them before `blocking`."""
         candidates = self._candidates.of(self._index.find(event))
-        heavy = self._is_heavy(candidates, event)
+        heavy = is_heavy(candidates, event)
         size = size_of(event.facts()) if candidates.conditions else None
         conditions = candidates.conditions
         costly = {} if size is None else {entry.text: None for entry in conditions if entry.is_costly(size)}
         if not heavy and not costly:
             return None
         rules = {hook.id: hook.rule for hook in candidates.blocking if hook.rule is not None} if heavy else {}
-        return MatchQuestion(event=event, rules=rules, conditions=tuple(costly), verdict=_NO_VERDICT)
+        return MatchQuestion(event=event, rules=rules, conditions=tuple(costly), verdict=_NO_VERDICT, session=session)
 
-    def _is_heavy(self, candidates: Candidates, event: Event) -> bool:
-        """Whether these hooks' rules may take long to check the event's command or its texts."""
-        if candidates.read_texts and size_of(event.input).characters > _LONG_TEXT:
-            return True
-        if not candidates.read_lines:
-            return False  # an input named `command` need not be a command line: a patch has that name too
-        text = seen_call(event).text
-        try:
-            return text is not None and commands_if_light(text) is None
-        except Exception:
-            log.exception("a command cannot be read in this process; another one checks the rules")
-            return True
-
-    def blocking(self, event: Event, findings: Findings | None = None, disk: Disk | None = None) -> list[Hook]:
+    def blocking(
+        self, event: Event, findings: Findings | None = None, disk: Disk | None = None, session: Session = None
+    ) -> list[Hook]:
         """The blocking hooks that fit `event`, in order. A hook whose `when:` fails counts as fitting (see `holds`).
 
-        `findings` are the answers to the event's `question`; the rules look up files and links with `disk`.
+        `findings` are the answers to the event's `question`, `session` the facts for conditions; rules look up with `disk`.
         """
         candidates = self._candidates.of(self._index.find(event))
         fitting = self._fitting(candidates, event, findings, disk or light_disk())
         if candidates.unconditional:
             return fitting
-        return [hook for hook in fitting if self.holds(hook, event, findings=findings)]
+        return [hook for hook in fitting if self.holds(hook, event, findings=findings, session=session)]
 
     def _fitting(self, candidates: Candidates, event: Event, findings: Findings | None, disk: Disk) -> list[Hook]:
         """The blocking hooks whose matchers fit, without rules about programs that the command does not run (F-05)."""
@@ -194,6 +190,7 @@ class HookSet:
         event: Event,
         verdict: Verdict | None = None,
         findings: Findings | None = None,
+        session: Session = None,
     ) -> bool:
         """Whether the entry's `when:` is true and no call of its `unless:` fits.
 
@@ -208,7 +205,7 @@ class HookSet:
         try:
             if findings is not None and findings.knows(condition.text):
                 return findings.holds(condition.text)
-            return holds(condition, event, facts)
+            return holds(condition, event, facts, session)
         except (ConditionError, OverBudget) as error:
             counts = not (isinstance(entry, Hook) and entry.rule is not None and entry.rule.decision == "allow")
             log.warning(

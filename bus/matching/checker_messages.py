@@ -22,6 +22,8 @@ class MatchQuestion(msgspec.Struct, frozen=True, kw_only=True):
     conditions: tuple[str, ...] = ()
     verdict: dict[str, str] = {}
     """The value of `verdict` in conditions."""
+    session: dict[str, Any] | None = None
+    """What conditions read as `session`; None where nothing is known of it."""
 
     @property
     def order(self) -> tuple[Item, ...]:
@@ -74,6 +76,7 @@ def answers(question: MatchQuestion) -> Iterator[ItemAnswer]:
     """Every answer, in the order of the question."""
     disk = full_disk()
     variables: dict[str, Any] = {"event": question.event.facts(), "verdict": question.verdict}
+    variables["session"] = question.session
     for kind, name in question.order:
         try:
             if kind == "rule":

@@ -6,7 +6,7 @@ import atexit
 import time
 from contextlib import closing
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -22,6 +22,8 @@ from bus.matching.rules import UNCHECKED, judge_by_names
 from bus.system.child import ChildProcess
 from bus.system.environment import base_env
 
+Session = dict[str, Any] | None
+"""What conditions read as `session` (bus/memory/facts.py); None where nothing is known of it."""
 _MOST_DEATHS: Final = 4
 """How often one question may end its process. After that, its remaining items count as too costly as well."""
 
@@ -116,7 +118,7 @@ def _note(findings: Findings, answer: ItemAnswer) -> None:
         findings.notes = answer.notes
 
 
-def holds(condition: Condition, event: Event, verdict: dict[str, str]) -> bool:
+def holds(condition: Condition, event: Event, verdict: dict[str, str], session: Session = None) -> bool:
     """Whether a condition holds; a shared process is asked about one that may be costly.
 
     Raises ConditionError if it cannot be answered, and OverBudget if it takes too long. Blocks for at most two seconds, so an
@@ -124,8 +126,9 @@ def holds(condition: Condition, event: Event, verdict: dict[str, str]) -> bool:
     """
     facts = event.facts()
     if not condition.is_costly(size_of(facts)):
-        return condition({"event": facts, "verdict": verdict})
-    findings = ask(_shared(), MatchQuestion(event=event, conditions=(condition.text,), verdict=verdict))
+        return condition({"event": facts, "verdict": verdict, "session": session})
+    question = MatchQuestion(event=event, conditions=(condition.text,), verdict=verdict, session=session)
+    findings = ask(_shared(), question)
     return findings.holds(condition.text)
 
 

@@ -7,13 +7,16 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from bus.events import Event
 from bus.matching.conditions import Condition
 from bus.matching.facts.session_facts import NEVER, SessionFact, runs
 from bus.matching.globs import compile_path_glob
 from bus.matching.paths import event_place
-from bus.memory.deeds import RAN, SECRET, WROTE, Deed, read_deed
+from bus.memory.deeds import RAN, Deed, read_deed
 from bus.memory.exits import UNKNOWN
+from bus.outcomes import Outcome
 
 MOST_KEPT: Final = 1_000
 """The most deeds of a session that are kept, the last of each; secrets that were read are kept apart."""
@@ -88,6 +91,17 @@ def fact_texts(condition: Condition, value: dict[str, Any]) -> tuple[str, ...]:
     return (*texts, *(f"session.{name}: {fields[name]}" for name in numbers))
 
 
+def with_facts(outcome: Outcome, condition: Condition, session: dict[str, Any], memory: Memory) -> Outcome:
+    """The outcome of a hook whose condition read facts: they are in the verdict, and the reason of a decision names them."""
+    facts = fact_texts(condition, session)
+    missing = f"; {memory.missing}" if memory.missing else ""
+    if not outcome.reason or not facts:
+        return msgspec.structs.replace(outcome, facts=facts)
+    return msgspec.structs.replace(
+        outcome, facts=facts, reason=f"{outcome.reason.rstrip('.')} ({'; '.join(facts)}{missing})"
+    )
+
+
 def _said(name: str, answer: dict[str, Any]) -> str:
     if not answer["found"]:
         return "never"
@@ -103,6 +117,3 @@ def _said(name: str, answer: dict[str, Any]) -> str:
 
 def _clock(ms: int) -> str:
     return f"{datetime.fromtimestamp(ms / 1000, UTC):%H:%M:%S} UTC"
-
-
-__all__ = ["NOTHING", "SECRET", "WROTE", "Memory", "fact_texts", "session_value"]

@@ -148,6 +148,8 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("limit:*", "zset", DONE_MS, "evaluators", "evaluators, fleethook", "by rule and session, agent, user, host or fleet: the calls that count for its limit, by time; kept at least as long as its period"),
     Key("limits", "zset", DONE_MS, "evaluators", "fleethook", "counters of limits by the time of their last call: which rule, whose, and the limit in words"),
     Key("counted:*", "string", CALL_MS, "evaluators", "evaluators", "by rule and call: a call that its agent announces by several events was counted at the first"),
+    Key("facts:*", "zset", DONE_MS, "dispatcher", "evaluators, worker host", "by session: the last 1,000 things that it did, each with its last time: commands with their exit codes, files, tools; with `:secrets`, the secrets that it read"),
+    Key("repeats:*", "hash", DONE_MS, "dispatcher", "evaluators, worker host", "by session: of each call how often in a row it came to the same outcome; when the session last waited, and when a person last wrote"),
     Key("family:*", "string", DONE_MS, "evaluators, dispatcher", "evaluators", "by subagent's session: the session that it counts for"),
     Key("stats", "hash", "kept", "workers", "status", "counters: events, verdicts, fallbacks, deliveries"),
     Key("metrics", "hash", "kept", "workers", "gateways", "counters by their labels, and the buckets of histograms, for Prometheus"),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
 
-from bus.chain import Evaluation, Run, changed_event, evaluate
+from bus.chain import Evaluation, changed_event, evaluate
 from bus.errors import DecodeError, FleethookError
 from bus.events import Event
-from bus.hooksets.in_force import Watcher
 from bus.requests import Request, read_event, read_request
 from bus.runners.evaluation_spans import with_held_span
 from bus.verdicts import Approval, ApprovalState, Verdict
@@ -20,11 +20,15 @@ from bus.wire.streams import MOST_DELIVERIES, ScriptCall, StreamEntry
 from workers.approvals import held_values, held_verdicts
 from workers.fleet_control.enforcement import Enforcement
 from workers.runtime.placement import Placement
-from workers.runtime.request_hooks import RequestHooks
+from workers.runtime.request_hooks import HooksFor
 from workers.runtime.request_replies import Replies
 from workers.runtime.rule_checks import RuleChecks
 
 log = logging.getLogger("fleethook.approvals")
+
+MakeAnswer = Callable[[Verdict], Awaitable[list[ScriptCall]]]
+SendLimited = Callable[[MakeAnswer, Event, Verdict], Awaitable[list[ScriptCall]]]
+"""Sends the answer of a call that counts for limits, made again where one is reached; returns what is still to be sent."""
 
 _MOST_HANDED: Final = 4 * MOST_DELIVERIES
 """How often a held request may be handed out: a dead letter would give the agent less than what a person decided."""
@@ -40,13 +44,13 @@ class DecidedRequests:
         name: str,
         replies: Replies,
         stops: Enforcement,
-        watcher: Watcher,
+        hooks_for: HooksFor,
         checks: RuleChecks,
-        run: Run,
         placement: Placement,
+        send: SendLimited,
     ) -> None:
         self._keys, self._name, self._replies, self._stops = keys, name, replies, stops
-        self._watcher, self._checks, self._run, self._placement = watcher, checks, run, placement
+        self._hooks_for, self._checks, self._placement, self._send = hooks_for, checks, placement, send
 
     def read(self, entry: StreamEntry) -> tuple[Request, Event | None]:
         """The held request in an entry of the stream `decided`; no event where its payload cannot be read."""
@@ -90,7 +94,11 @@ class DecidedRequests:
         final = await self._verdict(request, event, verdict, approval)
         final = await self._stops.over(event, final) or final
         request = with_held_span(request, event, "evaluators", final)
-        return [self._replies.answer(request, event, final, owner=self._name)]
+
+        async def answer(verdict: Verdict) -> list[ScriptCall]:
+            return [self._replies.answer(request, event, verdict, owner=self._name)]
+
+        return await self._send(answer, event, final)
 
     async def _verdict(self, request: Request, event: Event, verdict: Verdict, approval: Approval) -> Verdict:
         if approval.state == "approved":
@@ -112,8 +120,8 @@ class DecidedRequests:
     async def _rules_by_now(self, request: Request, event: Event, verdict: Verdict) -> Verdict | None:
         """What the rules say of an approved call now, which may be minutes after the question; those of its host too."""
         changed = changed_event(event, verdict.updated_input) if verdict.updated_input else event
-        hook_set = self._watcher.for_event(changed)
-        in_force = RequestHooks(hook_set, self._run)
+        in_force = self._hooks_for(changed)
+        hook_set = in_force.hook_set
         in_force.wait_for(self._checks, _RECHECK_SECONDS)
         policy = self._replies.strictest_policy(request)
         ask_host = await self._placement.host_rules(changed, policy) if self._placement.is_remote(changed) else None

@@ -70,6 +70,11 @@ def call_name(call: str) -> str:
     return kept if redact_text(kept) == kept else hashlib.sha256(kept.encode()).hexdigest()[:32]
 
 
+def is_second_event(event: Event) -> bool:
+    """Whether an event is the second one of the same call, without the call's id."""
+    return (event.source, event.native) in _DOUBLES
+
+
 def kind_of(event: Event, verdict: Verdict | None) -> str:
     """What an event says of its call: `pre`, `denied`, `post` or `error`; `start` of a session; empty: nothing.
 
@@ -77,7 +82,7 @@ def kind_of(event: Event, verdict: Verdict | None) -> str:
     """
     if event.type in PRE_TOOL:
         return "denied" if verdict is not None and verdict.decision == "deny" else "pre"
-    if (event.source, event.native) in _DOUBLES:
+    if is_second_event(event):
         return ""
     return {
         EventType.TOOL_POST_EXECUTE.value: "post",

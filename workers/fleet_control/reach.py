@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from bus.requests import Flag
+from bus.requests import Flag, Request
 from bus.wire.connections import Command, Connections
 from bus.wire.keys import DONE_MS, Keys
 from bus.wire.streams import checked, flat
@@ -56,6 +56,15 @@ class Reach:
             for reply in await connection.exchange([*commands, ("PEXPIRE", key, DONE_MS)]):
                 checked(reply, "recording which hosts a stop has reached")
         self._new.clear()
+
+
+def note_flag(stops: Enforcement, reach: Reach, request: Request) -> bytes:
+    """What the hook command keeps of the stops in force, for an outage; empty without one, or for another caller."""
+    if not request.flag:
+        return b""
+    flag = stops.flag(request.host, request.source)
+    reach.note(request.host, request.source, stops.names if flag else (), said=request.flag)
+    return flag
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Self
 
 import msgspec
@@ -12,11 +12,14 @@ from bus.chain import Run
 from bus.errors import OverBudget
 from bus.events import Event
 from bus.hooks import DECIDING, Hook
-from bus.hooksets.in_force import HookSet
+from bus.hooksets.in_force import HookSet, Watcher
 from bus.matching.checker_messages import MatchQuestion, answer_rule
+from bus.matching.conditions import Condition, compile_condition
 from bus.matching.disk import light_disk
-from bus.matching.findings import Findings
+from bus.matching.findings import Findings, Session
 from bus.matching.rules import unread_notes
+from bus.memory.facts import NOTHING, Memory, session_value, with_facts
+from bus.outcomes import NOTHING as RULE_SILENT
 from bus.outcomes import Outcome
 from bus.requests import Request
 from bus.runners.rule import rule_outcome
@@ -24,6 +27,10 @@ from workers.runtime.placement import Placement
 from workers.runtime.rule_checks import RuleChecks
 
 _LATE = "its condition took too long to be checked"
+_MISSING = "facts of the session may be missing"
+
+RecallSession = Callable[[Event, Sequence[Condition], float | None], Awaitable[Memory]]
+"""Looks up what the session of an event did, for at most so many seconds; raises OverBudget if it may not wait and has to."""
 
 
 class RequestHooks:
@@ -32,8 +39,11 @@ class RequestHooks:
     Before `wait_for` is called, a heavy check raises OverBudget.
     """
 
-    def __init__(self, hook_set: HookSet, run: Run) -> None:
-        self.hook_set, self._run = hook_set, run
+    def __init__(self, hook_set: HookSet, run: Run, recall: RecallSession | None = None) -> None:
+        """`recall` looks up what a session did; without it, nothing is known of any session."""
+        self.hook_set, self._run, self._recall = hook_set, run, recall
+        self._memory: Memory | None = None
+        self._session: Session = None
         self._checks: RuleChecks | None = None
         self._until = 0.0
         self._disk = light_disk()
@@ -46,9 +56,20 @@ class RequestHooks:
 
     async def fitting(self, event: Event) -> list[Hook]:
         """The blocking hooks that fit `event`, in order."""
-        question = self.hook_set.question(event)
+        conditions = self.hook_set.session_conditions(event, self._disk)
+        session = await self._look_up(event, conditions) if conditions else None
+        question = self.hook_set.question(event, session)
         findings = await self._find(question) if question is not None else None
-        return self.hook_set.blocking(event, findings, self._disk)
+        return self.hook_set.blocking(event, findings, self._disk, session)
+
+    async def _look_up(self, event: Event, conditions: Sequence[Condition]) -> Session:
+        """What the conditions read of the event's session; its record is asked once for a request."""
+        if self._memory is None:
+            seconds = None if self._checks is None else max(0.0, self._until - time.monotonic())
+            self._memory = NOTHING if self._recall is None else await self._recall(event, conditions, seconds)
+        facts = dict.fromkeys(fact for condition in conditions for fact in condition.facts)
+        self._session = session_value(self._memory, facts, event)
+        return self._session
 
     async def fitting_here(self, event: Event) -> list[Hook]:
         """The fitting hooks that need not run on the event's machine."""
@@ -59,14 +80,22 @@ class RequestHooks:
         return [hook for hook in await self.fitting(event) if hook.on_host]
 
     def notes(self, event: Event, hooks: Sequence[Hook]) -> tuple[str, ...]:
-        """The verdict's notes on a command that could not be read as a whole."""
+        """The verdict's notes on a command that could not be read as a whole, and on facts that may be missing."""
         findings = self._findings_for(event)
+        missing = (f"{_MISSING}: {self._memory.missing}",) if self._memory is not None and self._memory.missing else ()
         if findings is not None and findings.rules:
-            return findings.notes
-        return unread_notes([hook.rule for hook in hooks if hook.rule is not None], event)
+            return (*findings.notes, *missing)
+        return (*unread_notes([hook.rule for hook in hooks if hook.rule is not None], event), *missing)
 
     async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:
         """The outcome of one hook. A condition that took too long counts as true for a rule, and as a failure for others."""
+        outcome = await self._outcome(hook, event, seconds)
+        if not hook.when or self._session is None or outcome is RULE_SILENT or self._memory is None:
+            return outcome
+        condition = compile_condition(hook.when)
+        return with_facts(outcome, condition, self._session, self._memory) if condition.uses_session else outcome
+
+    async def _outcome(self, hook: Hook, event: Event, seconds: float) -> Outcome:
         findings = self._findings_for(event)
         late = findings is not None and hook.when in findings.exceeded
         if hook.rule is None:
@@ -104,6 +133,15 @@ class RequestHooks:
 
     def _findings_for(self, event: Event) -> Findings | None:
         return next((findings for checked_input, findings in self._found if checked_input is event.input), None)
+
+
+HooksFor = Callable[[Event], RequestHooks]
+"""Makes the hooks of a request, from those in force for its event."""
+
+
+def request_hooks(watcher: Watcher, run: Run, recall: RecallSession, event: Event) -> RequestHooks:
+    """The hooks in force for an event."""
+    return RequestHooks(watcher.for_event(event), run, recall)
 
 
 class HandledRequest(NamedTuple):

@@ -1,0 +1,63 @@
+-- Note what sessions did, for conditions that read facts of a session (workers/memory/fact_marks.py).
+-- ARGV  1 prefix of all keys  2 ms that it is kept  3 the most deeds of a session  4 ms of a pause between two calls that are no
+--       loop, then for each session: its key, the key of the session that it counts for ('' for itself), and three lists, each
+--       after the number of its arguments: times and deeds; times and secrets that it read; and of its calls, 5 each: kind (pre,
+--       done, waited, prompt)  hash of the call  hash of its outcome  ms  entry of its event
+-- An event may be noted twice: then nothing changes. A deed keeps its last time.
+-- Returns how many sessions were noted.
+local prefix, ttl, most, pause, i, noted = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), 5, 0
+local MOST_CALLS = 500
+
+-- Whether a stream entry is not later than another one.
+local function seen(entry, last)
+  local ms, number = string.match(entry, '^(%d+)-(%d+)$')
+  local last_ms, last_number = string.match(last, '^(%d+)-(%d+)$')
+  if not ms or not last_ms then return false end
+  if ms ~= last_ms then return tonumber(ms) < tonumber(last_ms) end
+  return tonumber(number) <= tonumber(last_number)
+end
+
+local function later(key, field, ms)
+  if tonumber(ms) > tonumber(redis.call('HGET', key, field) or '0') then redis.call('HSET', key, field, ms) end
+end
+
+local function note_call(key, kind, call, outcome, ms, entry)
+  if kind == 'waited' or kind == 'prompt' then return later(key, kind, ms) end
+  local count, was, last, from = string.match(redis.call('HGET', key, call) or '', '^(%d+) (%S+) (%d+) (%S+)$')
+  if kind == 'pre' then
+    -- It comes after a pause: then it polls. What was the same before the pause does not count any more.
+    if count and tonumber(ms) - last >= pause then redis.call('HSET', key, call, '0 ' .. was .. ' ' .. last .. ' ' .. from) end
+    return
+  end
+  if from and seen(entry, from) then return end
+  local since = math.max(tonumber(redis.call('HGET', key, 'waited') or '0'), tonumber(redis.call('HGET', key, 'prompt') or '0'))
+  local again = was == outcome and tonumber(last) > since
+  redis.call('HSET', key, call, (again and count + 1 or 1) .. ' ' .. outcome .. ' ' .. ms .. ' ' .. entry)
+end
+
+while i <= #ARGV do
+  local session, parent = ARGV[i], ARGV[i + 1]
+  i, noted = i + 2, noted + 1
+  if parent ~= '' and parent ~= session then
+    local root = redis.call('GET', prefix .. 'family:' .. parent) or parent
+    redis.call('SET', prefix .. 'family:' .. session, root, 'PX', ttl)
+  end
+  session = redis.call('GET', prefix .. 'family:' .. session) or session
+  for _, name in ipairs({'facts:' .. session, 'facts:' .. session .. ':secrets'}) do
+    local key, from, n = prefix .. name, i + 1, tonumber(ARGV[i])
+    i = from + n
+    if n > 0 then
+      for at = from, from + n - 1, 1000 do redis.call('ZADD', key, 'GT', unpack(ARGV, at, math.min(at + 999, from + n - 1))) end
+      redis.call('ZREMRANGEBYRANK', key, 0, -most - 1)
+      redis.call('PEXPIRE', key, ttl)
+    end
+  end
+  local key, from, n = prefix .. 'repeats:' .. session, i + 1, tonumber(ARGV[i])
+  i = from + n
+  for at = from, from + n - 1, 5 do note_call(key, unpack(ARGV, at, at + 4)) end
+  if n > 0 then
+    if redis.call('HLEN', key) > MOST_CALLS then redis.call('DEL', key) end
+    redis.call('PEXPIRE', key, ttl)
+  end
+end
+return noted
