@@ -14,9 +14,10 @@ from bus.lazy.regex import lazy_regex
 from bus.matching.condition_cost import CHEAP_MICROSECONDS, STRING, Shape, Size, shape_of
 from bus.matching.facts.session_facts import (
     FACT_FUNCTIONS,
+    NEVER,
     ORDER_FUNCTIONS,
     SessionFact,
-    session_context,
+    no_fields,
     session_facts,
 )
 
@@ -129,7 +130,7 @@ class Condition:
 
     def _context(self, variables: dict[str, Any]) -> Any:
         """What the library runs the condition with: with functions where it reads facts of the session."""
-        return session_context(variables) if self.uses_session else variables
+        return _session_context(variables) if self.uses_session else variables
 
     def _again(self, variables: dict[str, Any]) -> object:
         try:
@@ -144,6 +145,20 @@ class Condition:
         if isinstance(error, KeyError):
             reason = f"there is no {reason}; test it with has(…) first"
         return ConditionError(f"`{self.text}` could not be evaluated: {reason}")
+
+
+def _session_context(variables: dict[str, Any]) -> Any:
+    """The variables and functions of a condition that reads facts of the session; what was not looked up is never."""
+    import cel
+
+    session: dict[str, Any] = variables.get("session") or {}
+    known: dict[str, dict[str, Any]] = session.get("known", {})
+    context = cel.Context({**variables, "session": session.get("fields") or no_fields()})
+    for name in FACT_FUNCTIONS:
+        context.add_function(name, lambda _session, pattern, name=name: known.get(f"{name} {pattern}", NEVER))
+    context.add_function("after", lambda one, other: one["at"] > other["at"])
+    context.add_function("before", lambda one, other: 0 < one["at"] < other["at"])
+    return context
 
 
 @lru_cache(maxsize=4096)

@@ -26,7 +26,6 @@ log = logging.getLogger("fleethook.memory")
 PAUSE_MS: Final = 60_000
 """Two calls with a pause of this length between them are no loop: something wakes the agent."""
 _MOST_KEPT: Final = 64
-_DENIED: Final = "denied"
 
 
 class _SessionFacts:
@@ -76,9 +75,10 @@ class FactMarks:
         """The script calls that note all of them, to be sent before the events are acknowledged."""
         if self._sessions:
             sessions, self._sessions = self._sessions, {}
+            first = next(iter(sessions))
             args = [part for name, facts in sessions.items() for part in facts.args(name)]
             head = (self._keys.prefix, DONE_MS, MOST_KEPT, PAUSE_MS)
-            self._refused.append(ScriptCall("facts", (self._keys("facts"),), (*head, *args)))
+            self._refused.append(ScriptCall("facts", (self._keys("facts", first),), (*head, *args)))
         calls, self._refused = self._refused, []
         return calls
 
@@ -92,9 +92,8 @@ def _calls(entry: StreamEntry, event: Event, verdict: Verdict | None) -> list[st
     """What an event says of a call that may come again, as arguments of the script."""
     try:
         if event.type in PRE_TOOL:
-            denied = verdict is not None and verdict.decision == "deny"
-            kind, outcome = ("done", _DENIED) if denied else ("pre", "-")
-            return [kind, call_digest(event), outcome, entry.ms, entry.id]
+            denied = verdict is not None and verdict.decision == "deny"  # it is not carried out, so it has no outcome
+            return [] if denied else ["pre", call_digest(event), "-", entry.ms, entry.id]
         if event.type in {EventType.TOOL_POST_EXECUTE.value, EventType.TOOL_ERROR.value}:
             if waits(event):
                 return ["waited", "-", "-", entry.ms, entry.id]

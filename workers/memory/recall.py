@@ -23,8 +23,13 @@ from workers.memory.fact_marks import PAUSE_MS
 _DISPATCHERS: Final = "dispatchers"
 _MOST_READ: Final = 256
 """The most entries of the event stream that are looked through for events of one session."""
+_SHORT_SECONDS: Final = 0.25
 _PAUSE_SECONDS: Final = 0.02
-_DONE: Final = frozenset({EventType.TOOL_POST_EXECUTE.value, EventType.TOOL_ERROR.value})
+_NO_DISPATCHER: Final = "no dispatcher keeps the record of sessions"
+_NOTED: Final = frozenset(
+    {EventType.TOOL_POST_EXECUTE.value, EventType.TOOL_ERROR.value, EventType.USER_PROMPT_SUBMIT.value}
+)
+"""The events that change facts."""
 
 
 class Recall:
@@ -36,23 +41,27 @@ class Recall:
     async def read(self, event: Event, conditions: Iterable[Condition], seconds: float | None) -> Memory:
         """What the session of an event did, as these conditions ask for it; raises Unreachable.
 
-        At a stop, waits for at most `seconds` until the session's own events are on record. Raises OverBudget if there are
-        some under way and `seconds` is None: then this process may not wait.
+        Waits until the session's own events are on record: at a stop for at most `seconds`, elsewhere for a quarter of a
+        second. Raises OverBudget if there are some under way and `seconds` is None: then this process may not wait.
         """
         if not event.session:
             return Memory(missing="the event names no session")
-        missing = await self._wait(event, seconds) if event.type in STOPS else ""
+        least = seconds if event.type in STOPS or seconds is None else min(seconds, _SHORT_SECONDS)
+        missing = await self._wait(event, least)
         named = parent_session(event) or event.session
         deeds = any(condition.facts for condition in conditions)
         digest = call_digest(event) if event.tool else ""
-        args = (self._keys.prefix, session_key(event.source, named), digest, "1" if deeds else "", PAUSE_MS)
-        found, secrets, repeats, tokens = await call(self._connections, "recall", (self._keys("facts"),), args)
+        session = session_key(event.source, named)
+        args = (self._keys.prefix, session, digest, "1" if deeds else "", PAUSE_MS)
+        found, secrets, repeats, tokens = await call(self._connections, "recall", (self._keys("facts", session),), args)
         return Memory(_timed(found), _timed(secrets), repeats, int(float(tokens)), missing)
 
     async def _wait(self, event: Event, seconds: float | None) -> str:
         """Wait for the session's events that are under way; returns why some may be missing, and nothing if none is."""
         until = time.monotonic() + (seconds or 0.0)
         while why := await self._under_way(event):
+            if why == _NO_DISPATCHER:
+                return why
             if seconds is None:
                 raise OverBudget("events of this session are still under way")
             if time.monotonic() >= until:
@@ -76,7 +85,7 @@ class Recall:
             return ""  # nothing has ever happened
         last = _last_delivered(checked(groups, "looking for events that are under way"))
         if last is None:
-            return "no dispatcher keeps the record of sessions"
+            return _NO_DISPATCHER
         asked = [*_entries(keys("requests"), requests), *_entries(keys("waiting"), waiting)]
         running = sum(self._is_its_own(entry, event) for entry in asked)
         unread = await self._unread(last, [] if isinstance(pending, Exception) else pending)
@@ -97,7 +106,7 @@ class Recall:
         return [entry for reply in replies for entry in _entries(stream, reply)]
 
     def _is_its_own(self, entry: StreamEntry, event: Event) -> bool:
-        """Whether an entry is older than `event`, of the same session, and says what a call came to."""
+        """Whether an entry is older than `event`, of the same session, and changes facts."""
         if entry.ms > event.time or entry.fields.get(b"id") == event.id.encode():
             return False
         try:
@@ -105,7 +114,7 @@ class Recall:
         except FleethookError:
             return False
         same = {event.session, parent_session(event)} & {other.session, parent_session(other)} - {""}
-        return other.type in _DONE and other.source == event.source and bool(same)
+        return other.type in _NOTED and other.source == event.source and bool(same)
 
 
 def _last_delivered(groups: list[Any]) -> str | None:

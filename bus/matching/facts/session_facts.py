@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -108,20 +107,6 @@ def _unknown(text: str, what: str, name: str) -> PatternError:
         else f"there are session.{', session.'.join(FIELDS)}, and session.ran, wrote, read and called with "
         f"{', '.join(FACT_FIELDS)}, after and before",
     )
-
-
-def session_context(variables: Mapping[str, Any]) -> Any:
-    """The variables and functions of a condition that reads facts; those that were not looked up are never."""
-    import cel
-
-    session: Mapping[str, Any] = variables.get("session") or {}
-    known: Mapping[str, dict[str, Any]] = session.get("known", {})
-    context = cel.Context({**variables, "session": session.get("fields") or no_fields()})
-    for name in FACT_FUNCTIONS:
-        context.add_function(name, lambda _session, pattern, name=name: known.get(f"{name} {pattern}", NEVER))
-    context.add_function("after", lambda one, other: one["at"] > other["at"])
-    context.add_function("before", lambda one, other: 0 < one["at"] < other["at"])
-    return context
 
 
 def no_fields() -> dict[str, Any]:

@@ -1,4 +1,5 @@
 -- Note what sessions did, for conditions that read facts of a session (workers/memory/fact_marks.py).
+-- KEYS  1 facts:<session>
 -- ARGV  1 prefix of all keys  2 ms that it is kept  3 the most deeds of a session  4 ms of a pause between two calls that are no
 --       loop, then for each session: its key, the key of the session that it counts for ('' for itself), and three lists, each
 --       after the number of its arguments: times and deeds; times and secrets that it read; and of its calls, 5 each: kind (pre,

@@ -1,4 +1,5 @@
 -- Look up what a session did, with the session that it counts for (workers/memory/recall.py).
+-- KEYS  1 facts:<session>
 -- ARGV  1 prefix of all keys  2 session  3 hash of the call at hand ('' for none)  4 '1' if its deeds are wanted
 --       5 ms of a pause between two calls that are no loop
 -- Returns its deeds and its secrets, each with times, the last one first; how often in a row the call has come to the same
