@@ -18,6 +18,7 @@ from bus.config.hook_test_entry import HookTestEntry, HookTestEvent
 from bus.config.validation import convert, suggestion
 from bus.errors import ConfigError, PatternError
 from bus.events import SOURCES, Event, EventType, source_name
+from bus.hookfiles.gobby import event_types
 from bus.hooksets.guards import load_pack
 from bus.hooksets.hookfile import HookFile
 from bus.ids import event_id, host_name
@@ -89,7 +90,8 @@ def hook_ids(file: HookFile) -> list[str]:
 def event_of_type(kind: str, *, source: str, tool: str = "") -> Event:
     """A new event of a canonical type (`tool:pre_execute:bash`), or by an agent's own name of it (`PreToolUse`).
 
-    `claude:PreToolUse` names the agent too. Raises PatternError if `kind` is no event type, or fits several.
+    `claude:PreToolUse` names the agent too; Gobby's names are known in any spelling (`before-tool`). Raises PatternError if
+    `kind` is no event type, or fits several.
     """
     agent, name = native_event(kind)
     if agent:
@@ -97,6 +99,7 @@ def event_of_type(kind: str, *, source: str, tool: str = "") -> Event:
     native = find(source).capabilities.get(kind)
     event_type = native.type if native is not None else ""
     if native is None:
+        kind = next(iter(event_types(kind)), kind)
         (pattern, *others) = parse_pattern(kind)
         if others or not pattern.exact:
             raise PatternError(f"{kind!r} names more than one event type", hint="write e.g. tool:pre_execute:bash")

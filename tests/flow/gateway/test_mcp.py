@@ -131,7 +131,11 @@ async def test_every_tool_answers(mcp: World, how: str) -> None:
         simulated = await call(client, "simulate_event", event=payload)
         assert (simulated["verdict"]["decision"], simulated["event"]["source"]) == ("deny", "claude")
 
-        assert await call(client, "list_plugins") == {"plugins": [], "running": []}
+        listed = await call(client, "list_plugins")
+        assert (listed["plugins"], listed["running"], listed["enabled"]) == ([], [], False)
+        gobbys = {"tool_name": "Bash", "tool_input": {"command": "rm y"}}
+        tested = await call(client, "test_hook_event", event_type="before-tool", data=json.dumps(gobbys))
+        assert (tested["success"], tested["continue"], tested["decision"]) == (True, False, "deny")
         assert "no worker runs the plugin 'none'" in await failure(client, "reload_plugin", name="none")
         assert (await call(client, "list_dead_letters"))["letters"] == []
         assert await call(client, "retry_dead_letter", ids=["e1.log"]) == {"matching": 1, "done": 0}

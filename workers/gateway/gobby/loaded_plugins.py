@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from bus.wire.codec import read_json
@@ -13,7 +14,12 @@ from workers.plugins.records import list_plugins
 
 async def loaded_plugins(connections: Connections, keys: Keys) -> list[dict[str, Any]]:
     """The running plugins by name, in the form of Gobby's `list_plugins()`; raises Unreachable."""
-    running = {state.name: state for state in await list_plugins(connections, keys) if state.state == "running"}
+    return in_gobbys_form(await list_plugins(connections, keys))
+
+
+def in_gobbys_form(states: Iterable[PluginState]) -> list[dict[str, Any]]:
+    """The plugins that run, each once, by name."""
+    running = {state.name: state for state in states if state.state == "running"}
     return [_entry(state) for _, state in sorted(running.items())]
 
 

@@ -30,6 +30,7 @@ class ListHandlers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     event: Annotated[
         str, Meta(max_length=200, description="Only hooks for this event: `tool:pre_execute:bash` or `PreToolUse`.")
     ] = ""
+    event_type: Annotated[str, Meta(max_length=200, description="The same by Gobby's name: `before_tool`.")] = ""
     cwd: Cwd = ""
 
 
@@ -38,21 +39,24 @@ class TestEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     event: Annotated[
         str,
+        Meta(max_length=200, description="Its type, or an agent's name of it.", examples=["tool:pre_execute:bash"]),
+    ] = ""
+    event_type: Annotated[
+        str,
         Meta(
-            min_length=1,
             max_length=200,
-            description="Its type, or an agent's name of it.",
-            examples=["tool:pre_execute:bash"],
+            description="In place of `event`: Gobby's name of it, such as `before_tool`; then `data` is the agent's payload.",
         ),
-    ]
+    ] = ""
     source: Source = ""
     tool: Annotated[str, Meta(max_length=200, description="The tool, if the type does not name it.")] = ""
     input: Annotated[
         dict[str, Any], Meta(description="The tool's input.", examples=[{"command": "git push --force"}])
     ] = msgspec.field(default_factory=dict)
-    data: Annotated[dict[str, Any], Meta(description="What is not about a tool.", examples=[{"prompt": "hello"}])] = (
-        msgspec.field(default_factory=dict)
-    )
+    data: Annotated[
+        dict[str, Any] | str,
+        Meta(description="What is not about a tool; also as JSON text.", examples=[{"prompt": "hello"}]),
+    ] = msgspec.field(default_factory=dict)
     cwd: Cwd = ""
 
 
@@ -116,11 +120,31 @@ class HandlerItem(msgspec.Struct, frozen=True, kw_only=True):
     """`file:line` of its definition."""
 
 
+class PluginHandlerItem(msgspec.Struct, frozen=True, kw_only=True):
+    """A handler of a Python plugin."""
+
+    plugin: str
+    method: str
+    priority: int
+    is_pre_handler: bool
+    """Whether it contributes to the verdict."""
+
+
 class Handlers(msgspec.Struct, frozen=True, kw_only=True):
     """The hooks in force, in the order in which they run."""
 
     version: str
     hooks: tuple[HandlerItem, ...]
+    success: bool = True
+    handlers: dict[str, tuple[PluginHandlerItem, ...]] = msgspec.field(default_factory=dict)
+    """The handlers of Python plugins by Gobby's names of their events."""
+    total_handlers: int = 0
+
+
+class ListPlugins(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Selects plugins."""
+
+    enabled_only: Annotated[bool, Meta(description="Leave out plugins that are imported and switched off.")] = False
 
 
 class PluginItem(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,8 +152,9 @@ class PluginItem(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     dialect: str
-    layer: str
+    """`python` for a Python plugin."""
     enabled: bool
+    layer: str = ""
 
 
 class RunningPlugin(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,9 +173,14 @@ class Plugins(msgspec.Struct, frozen=True, kw_only=True):
     """The plugins of the fleet."""
 
     plugins: tuple[PluginItem, ...]
-    """Plugins of Claude Code, ion and pigo that the hook files in force import."""
+    """Plugins of Claude Code, ion and pigo that the hook files in force import, and then each Python plugin that runs."""
     running: tuple[RunningPlugin, ...]
     """Python plugins, once for each worker that runs them."""
+    success: bool = True
+    enabled: bool = False
+    """Whether any Python plugin runs."""
+    plugin_dirs: tuple[str, ...] = ()
+    """Where Python plugins are looked for."""
 
 
 class ReloadPlugin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -167,6 +197,11 @@ class ReloadedPlugin(msgspec.Struct, frozen=True, kw_only=True):
     """The plugin in each worker that has loaded it anew; `problem` says where that failed and the old one still runs."""
     waiting: tuple[str, ...]
     """Workers that have not done it in time."""
+    success: bool = True
+    """Whether every worker has loaded it anew."""
+    version: str = ""
+    description: str = ""
+    error: str | None = None
 
 
 class SimulatedHook(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,6 +226,15 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True):
     """Hooks that decide and were not started: the verdict is without them."""
     recorded: Verdict | None = None
     """The verdict of then, for a recorded event that has one."""
+    success: bool = True
+    event_type: str = ""
+    decision: str = ""
+    """As Gobby has it: `allow` where no hook objects."""
+    goes_on: bool = msgspec.field(default=True, name="continue")
+    reason: str | None = None
+    context: str | None = None
+    """The texts for the model; `inject_context` is the same."""
+    inject_context: str | None = None
 
 
 class EventItem(msgspec.Struct, frozen=True, kw_only=True):

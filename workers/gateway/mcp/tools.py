@@ -18,12 +18,15 @@ from bus.ids import event_id
 from bus.matching.patterns import Index
 from bus.system.directories import Directories
 from bus.tools import canonical_input
+from bus.verdicts import Verdict
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.admin.dry_run import hooks_of, payload_source, read_event
 from workers.admin.plugins import plugins
 from workers.delivery.dead_letters import redrive
+from workers.gateway.gobby.loaded_plugins import in_gobbys_form
 from workers.gateway.hooksets.hookset_paths import read_sent_file
+from workers.gateway.mcp import gobby_forms
 from workers.gateway.mcp import tool_types as types
 from workers.gateway.mcp.explanation import explanation
 from workers.plugins.records import list_plugins, reload_plugin
@@ -125,7 +128,7 @@ class Tools:
                 "List plugins",
                 "List the plugins that the hook files in force import, and the Python plugins that workers run, with their "
                 "state, handlers, calls and failures.",
-                types.NoArguments,
+                types.ListPlugins,
                 types.Plugins,
                 self._plugins,
             ),
@@ -169,15 +172,26 @@ class Tools:
     async def _handlers(self, asked: types.ListHandlers) -> dict[str, Any]:
         here = await self._in_force(asked.cwd)
         found = listed_hooks(here)
-        if asked.event:
-            event = _made_event(asked.event, "", "", {}, {})
+        wanted = asked.event or (asked.event_type and gobby_forms.event_type(asked.event_type).value)
+        if wanted:
+            event = _made_event(wanted, "", "", {}, {})
             found = list(Index([(hook, hook.on) for hook in found]).find(event))
-        return {"version": here.version, "hooks": [{"origin": hook.origin, **hook_record(hook)} for hook in found]}
+        hooks = [{"origin": hook.origin, **hook_record(hook)} for hook in found]
+        return {"version": here.version, "hooks": hooks, **gobby_forms.handlers(found)}
 
     async def _test(self, asked: types.TestEvent) -> dict[str, Any]:
-        event = _made_event(asked.event, asked.source, asked.tool, asked.input, asked.data)
-        event = msgspec.structs.replace(event, cwd=asked.cwd, host=self._watcher.host)
-        return await self._judged(event, await self._in_force(asked.cwd))
+        if bool(asked.event) == bool(asked.event_type):
+            raise DecodeError("give either `event` or `event_type`")
+        data = gobby_forms.data_of(asked.data)
+        if asked.event:
+            event = _made_event(asked.event, asked.source, asked.tool, asked.input, data)
+            event = msgspec.structs.replace(event, cwd=asked.cwd, host=self._watcher.host)
+        else:
+            event = gobby_forms.made_event(asked.event_type, asked.source, data, self._watcher.host)
+            event = msgspec.structs.replace(event, cwd=asked.cwd or event.cwd)
+        judged = await self._judged(event, await self._in_force(event.cwd))
+        verdict = msgspec.convert(judged["verdict"], Verdict)
+        return {**judged, **gobby_forms.tested(asked.event_type or event.type, verdict)}
 
     async def _simulate(self, asked: types.SimulateEvent) -> dict[str, Any]:
         if (asked.event is None) == (not asked.id):
@@ -213,15 +227,16 @@ class Tools:
         found = await trace(self._connections, self._keys, name)
         return {"explanation": explanation(found), "trace": timed_trace_record(found)}
 
-    async def _plugins(self, asked: types.NoArguments) -> dict[str, Any]:
-        del asked
-        imported = plugins((await self._in_force("")).files)
+    async def _plugins(self, asked: types.ListPlugins) -> dict[str, Any]:
+        imported = msgspec.to_builtins(plugins((await self._in_force("")).files))
         running = await list_plugins(self._connections, self._keys)
-        return {"plugins": msgspec.to_builtins(imported), "running": msgspec.to_builtins(running)}
+        listed = gobby_forms.listed(imported, in_gobbys_form(running), enabled_only=asked.enabled_only)
+        return {"running": msgspec.to_builtins(running), **listed}
 
     async def _reload(self, asked: types.ReloadPlugin) -> dict[str, Any]:
         done = await reload_plugin(self._connections, self._keys, asked.name, _RELOAD_SECONDS)
-        return {"name": done.name, "done": msgspec.to_builtins(done.done), "waiting": list(done.waiting)}
+        carried_out = {"done": msgspec.to_builtins(done.done), "waiting": list(done.waiting)}
+        return {"name": done.name, **carried_out, **gobby_forms.reloaded(done)}
 
     async def _letters(self, asked: types.ListLetters) -> dict[str, Any]:
         page = await letter_page(self._connections, self._keys, asked.filter(), asked.limit)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bus.config.documents import loads
-from bus.hooksets.hook_tests import HookTest, read_hook_tests
+from bus.hooksets.hook_tests import HookTest, event_of_type, read_hook_tests
 from bus.hooksets.hookfile import parse_hook_file, read_hook_document, to_document
 
 pytestmark = pytest.mark.req("F-11", "X-07")
@@ -96,3 +96,19 @@ def test_workers_and_published_sets_do_not_know_tests() -> None:
     assert plain.digest == tested.digest
     assert to_document(plain).keys() == to_document(tested).keys()
     assert "tests has to be a list" in str(parse_hook_file("tests: {}", "fleet").problems[0])
+
+
+@pytest.mark.req("G-17")
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("before-tool", "tool:pre_execute"),
+        ("before_tool", "tool:pre_execute"),
+        ("session-start", "session:start"),
+        ("user-prompt-submit", "user:prompt_submit"),
+        ("tool:pre_execute:bash", "tool:pre_execute"),
+    ],
+)
+def test_gobbys_names_of_events_are_known_in_any_spelling(name: str, kind: str) -> None:
+    made = event_of_type(name, source="generic")
+    assert (made.type, made.native) == (kind, name if ":" in name else kind)
