@@ -237,7 +237,7 @@ class Watcher:
         self.last_good, self._judges = last_good, judges
         self._fleet = Layered("fleet", "0", HookFile())
         self._files: dict[Path, WatchedFile] = {}
-        self._sets: dict[tuple[tuple[str, ...], ...], HookSet] = {}
+        self._sets: dict[tuple[tuple[object, ...], ...], HookSet] = {}
         self._looked = 0.0
         self._seen = 0
         """The published version that was checked last, whether it is in force or not."""
@@ -391,5 +391,5 @@ def compile_file(layer: Layer, file: HookFile) -> HookSet:
     return HookSet([Layered(layer, file.digest[:8], file)])
 
 
-def _key(layers: Sequence[Layered]) -> tuple[tuple[str, ...], ...]:
-    return tuple((layered.layer, layered.version, *layered.waiting) for layered in layers)
+def _key(layers: Sequence[Layered]) -> tuple[tuple[object, ...], ...]:
+    return tuple(layered.key for layered in layers)

@@ -29,6 +29,12 @@ class Layered(NamedTuple):
     waiting: tuple[str, ...] = ()
     """Changed files that are not in force, each with the reason."""
 
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What its compiled hooks are remembered by: all that the version covers, and the MCP servers that the file accepts."""
+        accepted = [(one.path, one.enabled, one.servers, one.env_pass) for one in self.file.imports if one.servers]
+        return (self.layer, self.version, *self.waiting, *accepted)
+
 
 def highest(layers: Sequence[Layered], part: Callable[[HookFile], _T | None]) -> _T | None:
     """A part of the highest layer that has it, of those that may name where requests go; None if none has it."""

@@ -15,15 +15,18 @@ from typing import Any
 import pytest
 
 from bus.hooksets.hookfile import parse_hook_file
+from bus.hooksets.in_force import Watcher
 from bus.hooksets.layers import Layered
 from bus.http.address_policy import policy
+from bus.wire.connections import Connections
+from bus.wire.keys import Keys
 from tests.support.plugin_server import accepted, server_plugin
 from tests.support.waiting import PATIENCE, until
 from workers.plugins.mcp import servers as module
 from workers.plugins.mcp import stdio_connection
 from workers.plugins.mcp.accepted_servers import offered_servers
 from workers.plugins.mcp.messages import ServerDown, ServerRefuses
-from workers.plugins.mcp.servers import Offers, PluginServers
+from workers.plugins.mcp.servers import Offers, PluginServers, offers_here
 
 pytestmark = pytest.mark.req("I-10", "G-18")
 
@@ -312,3 +315,24 @@ async def test_twenty_calls_at_a_time_get_their_own_answers(world: World) -> Non
     async with world.servers() as servers:
         found = await asyncio.gather(*(text(servers, "kit__s__say", text=str(number)) for number in range(20)))
         assert found == [f"{number}]0;title" for number in range(20)]
+
+
+@pytest.mark.req("I-10")
+async def test_a_running_process_sees_what_is_accepted_now(
+    world: World, connections: Connections, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Servers accepted anew, switched off and passed variables change no hook, and are seen all the same."""
+    monkeypatch.setattr("bus.hooksets.in_force.POLL_SECONDS", 0.0)
+    file = world.folder / "fleethook.yaml"
+    watcher = Watcher(connections, keys, host="here", user_file=file, trust_file=world.folder / "trust")
+    offers = offers_here(watcher)
+    root = world.plugin({"s": {}})
+    file.write_text(world.text)
+    (first,) = (await offers()).servers
+    (root / "server.py").write_text("print('newer')")
+    file.write_text(accepted(root, env_pass=["TOKEN"]))
+    (second,) = (await offers()).servers
+    assert second.accepted != first.accepted
+    assert second.env_pass == ("TOKEN",)
+    file.write_text(accepted(root, enabled=False))
+    assert (await offers()).servers == []
