@@ -354,7 +354,10 @@ _ALIASES = {
     "github-copilot": "copilot",
     "cascade": "windsurf",
 }
-_CANONICAL = frozenset({*SOURCES, "fleethook"})
+OWN_SOURCE: Final = "fleethook"
+"""The source of events of Fleethook itself."""
+
+_CANONICAL = frozenset({*SOURCES, OWN_SOURCE})
 
 
 def source_name(name: str) -> str:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from bus.events import Event
+from bus.events import OWN_SOURCE, Event
 from bus.ids import event_id
 from bus.wire.codec import encode_event
 from bus.wire.connections import Connections
@@ -26,8 +26,8 @@ async def announce(
 def announcement(kind: str, data: Mapping[str, Any], *, host: str) -> tuple[str | bytes, ...]:
     """The fields of an entry of the stream `events` for a new event of Fleethook itself."""
     name = event_id()
-    event = Event(type=kind, id=name, source="fleethook", host=host, time=time.time_ns() // 1_000_000, data=dict(data))
-    return ("id", name, "source", "fleethook", "event", kind, "host", host, "body", encode_event(event))
+    event = Event(type=kind, id=name, source=OWN_SOURCE, host=host, time=time.time_ns() // 1_000_000, data=dict(data))
+    return ("id", name, "source", OWN_SOURCE, "event", kind, "host", host, "body", encode_event(event))
 
 
 def announced_key(keys: Keys, kind: str, about: str) -> str:

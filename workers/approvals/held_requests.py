@@ -15,7 +15,7 @@ import msgspec
 
 from bus.chain import changed_event
 from bus.errors import FleethookError
-from bus.events import GATES, Event, EventType
+from bus.events import GATES, OWN_SOURCE, Event, EventType
 from bus.ids import event_id
 from bus.requests import Request
 from bus.secrets.redaction import redact_text
@@ -279,7 +279,7 @@ class HeldRequests:
             Event(
                 type=EventType.APPROVAL_REQUESTED.value,
                 id=event_id(),
-                source="fleethook",
+                source=OWN_SOURCE,
                 time=now,
                 host=names["host"],
                 session=names["session"],
@@ -327,7 +327,7 @@ class HeldRequests:
             "id",
             announced.id,
             "source",
-            "fleethook",
+            OWN_SOURCE,
             "event",
             announced.type,
             "host",

@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from bus.errors import DecodeError
-from bus.events import Event, EventType
+from bus.events import OWN_SOURCE, Event, EventType
 from bus.requests import read_event, read_request
 from bus.secrets.redaction import redact_text
 from bus.verdicts import Verdict
@@ -110,7 +110,7 @@ def fact_of(entry: StreamEntry, keys: Keys) -> Fact | None:
         verdict = decode_verdict(entry.fields[b"verdict"]) if b"verdict" in entry.fields else None
     except DecodeError:
         return None
-    if not event.session or event.source == "fleethook":
+    if not event.session or event.source == OWN_SOURCE:
         return None
     kind = _kind(event, verdict)
     return Fact(

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from bus.events import Event, EventType
+from bus.events import OWN_SOURCE, Event, EventType
 from bus.ids import event_id
 from bus.secrets.redaction import redact_texts
 from bus.wire.announcements import announced_key
@@ -176,7 +176,7 @@ def _gap_call(keys: Keys, member: bytes, call: UncoveredCall, session: Coverage,
     event = Event(
         type=kind,
         id=name,
-        source="fleethook",
+        source=OWN_SOURCE,
         host=session.host,
         time=now,
         session=session.session,
@@ -185,7 +185,7 @@ def _gap_call(keys: Keys, member: bytes, call: UncoveredCall, session: Coverage,
         parent=call.event,
         data={**redact_texts(data), "time": call.ms},
     )
-    fields = ("id", name, "source", "fleethook", "event", kind, "host", session.host, "parent", call.event)
+    fields = ("id", name, "source", OWN_SOURCE, "event", kind, "host", session.host, "parent", call.event)
     body = ("body", encode_event(event))
     announced = announced_key(keys, kind, f"{call.session}\n{cause.name}")
     names = (keys("uncovered"), keys("coverage", call.session), keys("gaps"), keys("events"), announced)

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from bus.agents import find
 from bus.errors import AmbiguousId, ConfigError, FleethookError, NotFound, PatternError
-from bus.events import SOURCES, Event, EventType
+from bus.events import OWN_SOURCE, SOURCES, Event, EventType
 from bus.ids import event_id, host_name
 from bus.matching.scopes import scope_of
 from bus.requests import Request, is_canonical
@@ -237,8 +237,8 @@ def _post(keys: Keys, message: Message) -> tuple[tuple[str, ...], list[str | byt
         "sessions": [one.session for one in message.to],
     }
     kind, host, name = EventType.MESSAGE_SENT.value, host_name(), event_id()
-    event = Event(type=kind, id=name, source="fleethook", host=host, time=message.at, data=data)
-    said = ("id", name, "source", "fleethook", "event", kind, "host", host, "body", encode_event(event))
+    event = Event(type=kind, id=name, source=OWN_SOURCE, host=host, time=message.at, data=data)
+    said = ("id", name, "source", OWN_SOURCE, "event", kind, "host", host, "body", encode_event(event))
     names = (keys("messages"), keys("message", message.id), keys("mail"), keys("events"), keys("late"))
     head: list[str | bytes | int] = [keys.prefix, message.id, message.at, DONE_MS, WAIT_MS, len(message.to)]
     return names, [*head, *boxes, len(fields), *fields, *said]

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from bus.errors import ConfigError, NotFound
-from bus.events import Event, EventType
+from bus.events import OWN_SOURCE, Event, EventType
 from bus.ids import event_id, host_name
 from bus.matching.scopes import scope_of
 from bus.secrets.redaction import redact_text
@@ -155,5 +155,5 @@ def _names(keys: Keys) -> tuple[str, ...]:
 def _event(kind: EventType, at: int, data: Mapping[str, Any]) -> tuple[str | bytes, ...]:
     """The fields of the event that announces a change."""
     host, name = host_name(), event_id()
-    event = Event(type=kind.value, id=name, source="fleethook", host=host, time=at, data=dict(data))
-    return ("id", name, "source", "fleethook", "event", kind.value, "host", host, "body", encode_event(event))
+    event = Event(type=kind.value, id=name, source=OWN_SOURCE, host=host, time=at, data=dict(data))
+    return ("id", name, "source", OWN_SOURCE, "event", kind.value, "host", host, "body", encode_event(event))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import subprocess
@@ -206,6 +207,16 @@ def test_every_command_is_on_its_page_with_its_options() -> None:
                 assert_sentence(option.help or "", f"{context.command_path} {option.name}")
             for name in option.opts if shown else ():
                 assert name in part, f"{context.command_path} {name}"
+
+
+@pytest.mark.parametrize(
+    ("module", "pages_of_it"),
+    [("bus", ("python.md",)), ("bus.testing", ("python.md",)), ("bus.plugins", ("plugins.md",))],
+)
+def test_every_public_name_is_on_its_page(module: str, pages_of_it: tuple[str, ...]) -> None:
+    text = "".join((DOCS / page).read_text(encoding="utf-8") for page in pages_of_it)
+    names = importlib.import_module(module).__all__
+    assert [name for name in names if not re.search(rf"\b{name}\b", text)] == []
 
 
 def test_every_key_is_on_its_page() -> None:

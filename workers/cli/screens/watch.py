@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
+from bus.events import OWN_SOURCE
 from workers.cli.formatting import health_text, local_time, plain, short
 from workers.cli.output import Colour, Styler
 from workers.cli.screens.columns import Cell, Column, fit, line, measure, session_colour
@@ -109,6 +110,8 @@ class View:
         if not name:
             return
         session = self.sessions.pop(name, None) or WatchedSession(seen.event.source)
+        if seen.event.source != OWN_SOURCE:  # events of Fleethook about a session do not say which agent it is of
+            session.agent = seen.event.source
         session.events += 1
         session.denied += seen.decision == "deny"
         session.last, session.what, session.event = seen.ms, event_cells(seen)[4].text, seen.id

@@ -18,6 +18,14 @@ from workers.records.events import RecordedEvent
 TEXT = st.text(max_size=120)
 
 
+def test_a_session_keeps_its_agent_when_fleethook_says_something_about_it() -> None:
+    shown = View()
+    for number, source in enumerate(("fleethook", "codex", "fleethook")):
+        event = Event(type="approval:asked", source=source, session="s1")
+        shown.add(RecordedEvent(id=f"e{number:032}", entry="1-0", ms=number, event=event))
+        assert shown.sessions["s1"].agent == ("fleethook" if number == 0 else "codex")
+
+
 def view(texts: list[str]) -> View:
     """A view with an event, an endpoint and a dead letter for each text."""
     made = View()
