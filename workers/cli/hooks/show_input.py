@@ -62,7 +62,7 @@ def show_input(fleet: Context, name: str, hook_id: str, stdin_only: bool) -> Non
         _no_hook(event, seen, hook_id, [hook.id for hook in fitting])
     if stdin_only:
         if len(chosen) > 1:
-            raise click.UsageError(f"the event meets {', '.join(hook.id for hook in chosen)}: name one by --hook")
+            raise click.UsageError(f"the event fits {', '.join(hook.id for hook in chosen)}: name one by --hook")
         sys.stdout.buffer.write(
             b"".join(hook_input.stdin for hook_input in hook_inputs(chosen[0], event, seen.asked)[:1])
         )
@@ -87,7 +87,7 @@ def _no_hook(event: Event, seen: RecordedEvent, wanted: str, fitting: list[str])
     from bus.errors import NotFound
 
     if wanted and fitting:
-        raise NotFound(f"the event meets no command hook {wanted!r}; it meets {', '.join(fitting)}")
+        raise NotFound(f"no command hook {wanted!r} fits the event; {', '.join(fitting)} do")
     ran = [part.hook for part in seen.verdict.parts if part.exit_code is not None] if seen.verdict is not None else []
     text = f"no command hook that is in force here fits the event {event.id}"
     if ran:

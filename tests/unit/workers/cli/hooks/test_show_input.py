@@ -112,10 +112,10 @@ def test_several_hooks_are_told_apart(project: Path, server: Server, keys: Keys,
     assert [(one["hook"], one["ran"] is None) for one in both] == [("one", False), ("two", True)]
     refused = fleethook("hooks", "show-input", name, "--stdin-only")
     assert (refused.code, refused.out) == (2, "")
-    assert "the event meets one, two: name one by --hook" in refused.err
+    assert "the event fits one, two: name one by --hook" in refused.err
     assert "or not at all" in fleethook("hooks", "show-input", name, "--hook", "two").out
     wrong = fleethook("hooks", "show-input", name, "--hook", "never")
-    assert (wrong.code, "it meets one, two" in wrong.err) == (1, True)
+    assert (wrong.code, "one, two do" in wrong.err) == (1, True)
 
     publish(project, "id: other, on: session:start, command: 'true'")
     gone = fleethook("hooks", "show-input", name)
