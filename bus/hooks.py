@@ -96,7 +96,7 @@ class PluginHandler(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """A handler of a Python plugin, which runs in the plugin's process (G-11)."""
 
     method: str = ""
-    """The method's name; empty stands for the handlers that only loading the plugin shows."""
+    """The method's name; empty for all handlers that are known only once the plugin is loaded."""
     event: str = ""
     """The name under which the handler was registered: Gobby's name of the event, or a pattern."""
 

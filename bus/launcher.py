@@ -1,6 +1,6 @@
 """Starts the hook command from cached bytecode, since compiling its source at every hook would cost 3 ms more.
 
-Python compiles this file itself at every hook, so what need not be here is in `bus/shim/imports.py`.
+Python compiles this file itself at every hook, so it is short: `bus/shim/imports.py` has all that can be compiled before.
 Agents' settings call it: `PY -I -S /abs/bus/launcher.py AGENT EVENT ANSWERFILE [closed | open TEXT]`. If the hook command
 cannot start, this file answers itself: with `closed` exit code 2 and a text on stderr, else exit code 0 and TEXT or nothing.
 """

@@ -90,7 +90,7 @@ TOOLS: Final = (
         ["pattern"],
     ),
 )
-"""The tools as the chat endpoint is told of them."""
+"""The descriptions of the tools, as the chat endpoint gets them."""
 
 
 class Refused(FleethookError):

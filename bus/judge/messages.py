@@ -1,4 +1,4 @@
-"""The messages of one question: what the judge is told, and the event as data that cannot pass for a part of it.
+"""The messages of one question: the instructions to the judge, and the event as data that cannot pass for instructions.
 
 A tool's input may hold text that is written to convince the judge. So the event is in a message of its own, as one line of
 JSON, between two lines with a marker that is made at random for each question. Line breaks, invisible characters and angle
@@ -32,7 +32,7 @@ _TOOLS: Final = (
     "between the same two lines. "
 )
 LAST_ROUND: Final = f"You have no more tool calls. {_ANSWER}"
-"""What an agent hook's model is told before its last request."""
+"""The instruction to an agent hook's model before its last request."""
 
 SHORT_OF_FORM: Final = f"That was not the answer that was asked for. {_ANSWER}"
 

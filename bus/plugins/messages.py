@@ -38,7 +38,7 @@ class Load(msgspec.Struct, frozen=True, tag=1, array_like=True):
 
 
 class Call(msgspec.Struct, frozen=True, tag=2, array_like=True):
-    """Call a handler of a plugin; an empty `method` stands for every handler that no hook of its own stands for."""
+    """Call a handler of a plugin. With an empty `method`, call every handler that has no hook of its own."""
 
     id: int
     plugin: str
@@ -49,7 +49,7 @@ class Call(msgspec.Struct, frozen=True, tag=2, array_like=True):
     observes: bool = False
     seen: VerdictSummary | None = None
     known: tuple[str, ...] = ()
-    """With an empty `method`: the methods that hooks of their own stand for."""
+    """With an empty `method`: the methods that have hooks of their own, which are not called."""
 
 
 class Invoke(msgspec.Struct, frozen=True, tag=3, array_like=True):

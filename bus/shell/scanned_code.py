@@ -16,6 +16,7 @@ from bus.shell.inner import Arg, Inner
 from bus.shell.words import UNKNOWN
 
 _MOST: Final = 512
+"""The most calls of one kind that are read."""
 _LONGEST: Final = 64 * 1024
 _LONGEST_CALL: Final = 2048
 
@@ -37,7 +38,7 @@ _BACKTICKS: Final = lazy_regex(r"`((?:\\.|[^`\\])+)`|(?:%x|\bqx)\s*[{(\[|!]([^})
 _PLAIN: Final = (
     (lazy_regex(r"""\[\s*['"](\w+)['"]\s*\]\s*\("""), r".\1("),  # fs['rmSync'](
     (lazy_regex(r"""(['"])\s*\+\s*\1"""), ""),  # 'exec' + 'Sync'
-    (lazy_regex(r"""\[\s*['"](\w+)['"]\s*\]\s*\("""), r".\1("),
+    (lazy_regex(r"""\[\s*['"](\w+)['"]\s*\]\s*\("""), r".\1("),  # once more, for names that were only now put together
     (lazy_regex(r"""\brequire\(\s*['"](?:[^'"]*/)?(?:node:)?([\w-]+)['"]\s*\)"""), r"\1"),
     (lazy_regex(r"""\beval\s*\(?\s*['"](?=\s*\w+\s*\()"""), "eval "),  # eval "system(…)"
     (lazy_regex(r"process\.cwd\(\)|Dir\.pwd|\bgetcwd\(\)|\b__dirname\b"), "'.'"),
@@ -73,6 +74,7 @@ _INSIDE: Final = lazy_regex(r"#\{[^}]*\}|\$\{[^}]*\}|\$\w+|@\w+")
 _GATHERERS: Final = frozenset(
     {"glob", "Dir.glob", "readdirSync", "fs.readdirSync", "scandir", "Dir.children", "Dir.entries"}
 )
+"""Functions that list files."""
 _RUNS_TEXT: Final = lazy_regex(
     r"\b(?:eval|instance_eval|new\s+Function|Function|vm\.run\w+|runInThisContext|loadstring|load|include|require|system|exec)\b"
 )
@@ -94,7 +96,7 @@ _DECODES: Final = lazy_regex(
 def scanned_calls(program: str, code: str, operands: Sequence[str] = ()) -> Iterator[Inner]:
     """What `code`, given these operands, deletes, writes and runs, as the commands of a shell that do the same.
 
-    The last item has `unread` where there is more than is read.
+    If the code is too long or has more calls than are read, an item with `unread` says so.
     """
     table = LANGUAGES.get(program)
     if table is None:
@@ -125,7 +127,7 @@ _NOTHING_NAMED: Final = ("",)
 
 
 def programs_named(code: str, programs: Mapping[str, str]) -> tuple[str, ...]:
-    """The programs that equal the functions whose names are words of `code`, for `Inner.unread`: never empty."""
+    """For `Inner.unread`: the programs that do the same as the functions that `code` names, or one empty text for none."""
     words = frozenset(_WORD.findall(code))
     return tuple({program for name, program in programs.items() if name.rpartition(".")[2] in words}) or _NOTHING_NAMED
 
@@ -292,7 +294,7 @@ _FORCED: Final = lazy_regex(r"\bfile delete -force (?:-- )?([^\s\]]+)|(?:^|[\[;\
 
 
 def other_calls(code: str) -> Iterator[Inner]:
-    """As `scanned_calls`, for a language without listed functions: the literals of a text that deletes or spawns anything."""
+    """As `scanned_calls`, for a language whose functions are not listed: the literals of a text that deletes or runs."""
     if not code:
         return
     if len(code) > _LONGEST:

@@ -41,7 +41,7 @@ _STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
 
 def read_shell(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
-    """What `bash` and its like run."""
+    """What `bash` and similar shells run."""
     place, from_option, from_stdin = 0, False, False
     while place < len(args):
         text = args[place].text
@@ -394,4 +394,4 @@ SCRIPT_RUNNERS: Final[dict[str, Unwrap]] = {
     "cross-env-shell": _eval,
     "capsh": _capsh,
 }
-"""By program."""
+"""How each program's arguments are read, by its name."""

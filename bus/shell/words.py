@@ -86,7 +86,7 @@ class WordScope:
         self.origins: dict[str, tuple[str, ...]] = {}
         """The programs whose output is in the value, by variable."""
         self.named: dict[str, str] = {}
-        """The variable that each reference stands for: `declare -n short=long_name`."""
+        """The variable that each reference names: `declare -n short=long_name`."""
         self._substitute = WeakMethod(substitute)  # whose object has this scope: a cycle would wait for the collector
 
     def substitute(self, node: Node) -> Output:

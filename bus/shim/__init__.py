@@ -1,8 +1,9 @@
-"""The agent's side.
+"""The agent's side: the hook command (`main`), and what it loads only when needed.
 
-The hook command (`main`), the modules for a gateway (`gateway`), for a server that is away (`outage`), and TLS (`tls`).
+`gateway_link` and `tls` are its ways to a server, `slow` waits for hooks that take long, `outage` and `spool` keep events while
+the server is away, `stop_flag` denies during a stop that the server cannot be asked about. `answer_file` is its configuration.
 
-The launcher loads `main` without this file. Programs that use the hook command's format import it from here.
+The launcher loads `main` without this file. Programs that send requests in the hook command's format import names from here.
 """
 
 from bus.shim.gateway_link import GatewayLink as GatewayLink

@@ -185,8 +185,8 @@ class HeldRequests:
             return [self._replies.answer(request, event, verdict, owner=owner), *carried]
         now = Approval(question=request.id, state="overtaken", asked=asked, answered=self._clock.now())
         ended = held_verdicts.overtaken_by_rules(verdict, now)
-        told = self._replies.answer(request, event, ended, owner=owner, ends_question=True)
-        return [told, decide_call(self._keys, request.id, "overtake")]
+        reply = self._replies.answer(request, event, ended, owner=owner, ends_question=True)
+        return [reply, decide_call(self._keys, request.id, "overtake")]
 
     async def _held_call(self, question: str) -> tuple[int, str]:
         """When a question was asked that still waits, and whose agent does (0 if there is none); and the hash of its call,

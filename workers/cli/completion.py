@@ -129,12 +129,12 @@ def _values(fleet: Context, kind: str) -> Iterable[tuple[str, str]]:
 
 
 async def _events(connections: Connections, keys: Keys) -> list[tuple[str, str]]:
-    from workers.records.events import events_pages, read_seen
+    from workers.records.events import events_pages, read_recorded_event
 
     found: list[tuple[str, str]] = []
     async for entries in events_pages(connections, keys, newest_first=True):
         for entry in entries:
-            seen = read_seen(entry, keys)
+            seen = read_recorded_event(entry, keys)
             found.append((seen.id, f"{seen.event.source} {seen.event.type}"))
             if len(found) >= _MOST:
                 return found

@@ -299,7 +299,7 @@ def purge(fleet: Context, older_than: float | None, session: str | None, everyth
 def tail(fleet: Context, /, **given: Any) -> None:
     """Follow events as they happen, one line each, until Ctrl-C; what is shown is redacted."""
     from workers.cli.fleet_control.notice import say_stops
-    from workers.records.events import event_test, follow, read_seen, record
+    from workers.records.events import event_test, follow, read_recorded_event, record
 
     say_stops(fleet)
     filters = _filters(given, None)
@@ -312,7 +312,7 @@ def tail(fleet: Context, /, **given: Any) -> None:
 
     async def work(connections: Connections) -> None:
         async for entry in follow(connections, fleet.keys()):
-            seen = read_seen(entry, fleet.keys())
+            seen = read_recorded_event(entry, fleet.keys())
             if not fits(seen):
                 continue
             if fleet.json:

@@ -103,14 +103,14 @@ class _Watch:
 
     async def _follow(self) -> None:
         from workers.delivery.filters import Filter
-        from workers.records.events import follow, read_seen, recent
+        from workers.records.events import follow, read_recorded_event, recent
 
         keys = self.fleet.keys()
         for seen in reversed(await recent(self.connections, keys, Filter(), most=_FIRST_EVENTS)):
             self.view.add(seen)
         self.changed.set()
         async for entry in follow(self.connections, keys):
-            self.view.add(read_seen(entry, keys))
+            self.view.add(read_recorded_event(entry, keys))
             self.changed.set()
 
     async def _refresh(self) -> None:

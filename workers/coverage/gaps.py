@@ -34,7 +34,7 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     session: str = ""
     host: str = ""
     version: str = ""
-    """The agent's version; empty where it says none."""
+    """The agent's version; empty if it does not send one."""
     pre: int = 0
     """How many pre-hook events of calls came."""
     uncovered: int = 0

@@ -32,7 +32,7 @@ class AgentReport(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     agent: str
     version: str = ""
-    """The agent's version; empty where it says none."""
+    """The agent's version; empty if it does not send one."""
     by: str = ""
     """What reported its last event, with its version: `hook-command/0.1.0`, `gateway/0.1.0` or `python/0.1.0`."""
     last: int = 0

@@ -18,7 +18,7 @@ MakeAnswer = Callable[[Verdict], Awaitable[list[ScriptCall]]]
 
 
 class LimitedAnswers:
-    """Sends the answers that count for limits, since only their result says whether they stand."""
+    """Sends the answers that count for limits, since only their result says whether the limit allowed them."""
 
     def __init__(self, connections: Connections, clock: ServerClock, replies: Replies) -> None:
         self._connections, self._clock, self._replies = connections, clock, replies

@@ -42,7 +42,7 @@ class _Known(NamedTuple):
     groups: dict[tuple[str, str], _Key]
     """By layer and plugin."""
     methods: dict[tuple[str, str], tuple[str, ...]]
-    """By layer and plugin: the methods that hooks of their own stand for."""
+    """By layer and plugin: the methods that have hooks of their own."""
 
 
 class PluginHost:

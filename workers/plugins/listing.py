@@ -83,19 +83,19 @@ def _summary(plugin: Plugin, layer: str, handlers: tuple[tuple[str, str, int], .
 
 
 def _with_states(known: PluginSummary, states: list[PluginState]) -> PluginSummary:
-    told = next((state for state in states if state.handlers or state.version), states[0])
+    loaded = next((state for state in states if state.handlers or state.version), states[0])
     kinds = {state.state for state in states}
     return msgspec.structs.replace(
         known,
         state=kinds.pop() if len(kinds) == 1 else "mixed",
-        version=told.version,
-        description=told.description,
-        path=known.path or told.path,
-        requires=told.requires or known.requires,
-        handlers=told.handlers or known.handlers,
-        hooks=len(told.handlers or known.handlers),
-        actions=told.actions,
-        conditions=told.conditions,
+        version=loaded.version,
+        description=loaded.description,
+        path=known.path or loaded.path,
+        requires=loaded.requires or known.requires,
+        handlers=loaded.handlers or known.handlers,
+        hooks=len(loaded.handlers or known.handlers),
+        actions=loaded.actions,
+        conditions=loaded.conditions,
         calls=sum(state.calls for state in states),
         failures=sum(state.failures for state in states),
         p50_ms=max(state.p50_ms for state in states),

@@ -23,7 +23,7 @@ from workers.plugins.host import PluginHost
 log = logging.getLogger("fleethook.plugins")
 
 ALL: Final = "*"
-"""The name in an order that stands for every plugin."""
+"""The name that means every plugin in an order."""
 
 _LAST: Final = "#"
 """The field with the number of the last order."""

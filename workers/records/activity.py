@@ -13,7 +13,7 @@ from bus.wire.codec import decode_verdict
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import StreamEntry
-from workers.records.events import RecordedEvent, events_pages, read_seen
+from workers.records.events import RecordedEvent, events_pages, read_recorded_event
 
 MINUTES: Final = 60
 MOST_EVENTS: Final = 5_000
@@ -58,7 +58,7 @@ async def recent_activity(connections: Connections, keys: Keys, now: int | None 
             took.append(verdict.ms)
             fallbacks += bool(verdict.fallback) + sum(1 for part in verdict.parts if part.fallback)
             if verdict.blocks and len(denials) < MOST_DENIALS:
-                denials.append(read_seen(entry, keys))
+                denials.append(read_recorded_event(entry, keys))
         if events >= MOST_EVENTS:
             since = entries[-1].ms
             break

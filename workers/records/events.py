@@ -59,7 +59,7 @@ class RecordedEvent(msgspec.Struct, frozen=True, kw_only=True):
     fallback: str = ""
     """Why the failure policy on the agent's side answered; empty if it did not."""
     of: str = ""
-    """The request that an agent's report of its own fallback is about."""
+    """Of an agent's report that it used its own fallback: the request that got no verdict in time."""
     same: bool = False
     """Whether it repeats an earlier request for the same hook call: it got the same answer and makes no deliveries."""
     problem: str = ""
@@ -178,7 +178,7 @@ async def recent(
     fits, found, looked = event_test(wanted), [], 0
     async for entries in events_pages(connections, keys, start=str(wanted.since or "-"), newest_first=True):
         for entry in entries:
-            seen = read_seen(entry, keys)
+            seen = read_recorded_event(entry, keys)
             if fits(seen):
                 found.append(seen)
                 if len(found) == most:
@@ -198,7 +198,7 @@ async def find_event(
     clock may be wrong, and a spooled event arrives late. If only the agent's report of its fallback is kept, returns that.
     """
     entry, pending = await find_entry_anywhere(connections, keys, name, on_progress)
-    return msgspec.structs.replace(read_seen(entry, keys), pending=pending)
+    return msgspec.structs.replace(read_recorded_event(entry, keys), pending=pending)
 
 
 async def find_entry_anywhere(
@@ -265,7 +265,7 @@ async def find_entry(connections: Connections, keys: Keys, name: str) -> StreamE
 async def payload(connections: Connections, keys: Keys, name: str) -> dict[str, Any] | None:
     """The event of a delivery in the form of `record`; None if it is no longer kept."""
     entry = await find_entry(connections, keys, name)
-    return None if entry is None else record(read_seen(entry, keys))
+    return None if entry is None else record(read_recorded_event(entry, keys))
 
 
 async def follow(connections: Connections, keys: Keys) -> AsyncIterator[StreamEntry]:
@@ -280,8 +280,8 @@ async def follow(connections: Connections, keys: Keys) -> AsyncIterator[StreamEn
                     newest = checked(reply, "reading events")
                     last = newest[0][0].decode() if newest else "0-0"
                 elif int(last.partition("-")[0]) > time.time() * 1000 + AHEAD_MS:
-                    # A program made up this id, and no later entry may have a larger one. The repair of the stream moves the
-                    # entry to another id, after which we go on reading.
+                    # A program made up this id, far in the future. The repair of the stream gives the entry an id of today, and
+                    # reading goes on after that one.
                     (moved,) = await connection.exchange([("HGET", keys("moved", "events"), last)])
                     last = moved.decode() if isinstance(moved, bytes) else last
                 wait = ("XREAD", "COUNT", 100, "BLOCK", int(BLOCK_SECONDS * 1000), "STREAMS", stream, last)
@@ -306,7 +306,7 @@ def _end_if_cancelled() -> None:
         raise asyncio.CancelledError
 
 
-def read_seen(entry: StreamEntry, keys: Keys) -> RecordedEvent:
+def read_recorded_event(entry: StreamEntry, keys: Keys) -> RecordedEvent:
     """An entry as people see it; never raises: `problem` says what could not be read."""
     request = read_request(entry, keys)
     event = Event(

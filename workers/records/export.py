@@ -12,7 +12,7 @@ from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.delivery.deliveries import delivery
 from workers.delivery.filters import Filter
-from workers.records.events import kept_event, read_seen, record
+from workers.records.events import kept_event, read_recorded_event, record
 from workers.records.selection import filtered_letters
 
 
@@ -26,5 +26,5 @@ async def export_letters(connections: Connections, keys: Keys, wanted: Filter) -
             except NotFound:
                 continue  # dropped since it was listed
             kept = await kept_event(connections, keys, letter.event)
-            letter_record["event"] = record(read_seen(kept, keys), raw=True) if kept is not None else None
+            letter_record["event"] = record(read_recorded_event(kept, keys), raw=True) if kept is not None else None
         yield letter_record

@@ -1,6 +1,6 @@
 """Lists in pages, newest first: events, deliveries and dead letters that pass a filter.
 
-A position is where the search got to, so nothing comes twice or is left out where entries are added between two pages.
+A position is the last entry that was searched, so what is added between two pages neither repeats nor hides an entry.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bus.wire.streams import checked
 from workers.delivery.dead_letters import DeadLetter
 from workers.delivery.deliveries import Delivery
 from workers.delivery.filters import Filter, delivery_test, letter_test
-from workers.records.events import RecordedEvent, event_test, events_pages, read_seen
+from workers.records.events import RecordedEvent, event_test, events_pages, read_recorded_event
 from workers.records.selection import read_deliveries, read_letters
 
 MOST_SEARCHED: Final = 20_000
@@ -60,7 +60,7 @@ async def event_page(
         for number, entry in enumerate(entries):
             if number % _TURN == _TURN - 1:
                 await asyncio.sleep(0)
-            seen = read_seen(entry, keys)
+            seen = read_recorded_event(entry, keys)
             if fits(seen):
                 found.append(seen)
                 if len(found) == most:
@@ -130,6 +130,7 @@ async def _newest(
         fresh = [row for row in rows if not before or row[0] != score or row[1] < last]
         if fresh:
             yield [(f"{at}:{name}", name) for at, name in fresh]
+            # Members with the same score are in the order of their names, so the next page begins below the last name.
             score, last, before, high, offset = *fresh[-1], "more", fresh[-1][0], 0
         else:
             offset += len(rows)

@@ -41,7 +41,7 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
     ended: bool
     """Whether its newest event is its end."""
     version: str = ""
-    """The agent's version; empty where it says none."""
+    """The agent's version; empty if it does not send one."""
     calls: int = 0
     """How many of its tool calls came with their pre-hook event."""
     uncovered: int = 0

@@ -9,7 +9,7 @@ from bus.events import Event
 from bus.requests import read_event, read_request
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
-from workers.records.events import RecordedEvent, find_entry_anywhere, read_seen
+from workers.records.events import RecordedEvent, find_entry_anywhere, read_recorded_event
 from workers.records.id_prefixes import whole_event_id
 
 
@@ -17,7 +17,7 @@ async def stored_event(connections: Connections, keys: Keys, beginning: str) -> 
     """The event with this id prefix, and its redacted record. Raises NotFound, AmbiguousId and DecodeError."""
     name = await whole_event_id(connections, keys, beginning)
     entry, pending = await find_entry_anywhere(connections, keys, name, None)
-    seen = msgspec.structs.replace(read_seen(entry, keys), pending=pending)
+    seen = msgspec.structs.replace(read_recorded_event(entry, keys), pending=pending)
     if seen.of:
         raise NotFound(f"of the event {name!r} only its agent's report of a fallback is recorded, not its content")
     return read_event(read_request(entry, keys)), seen

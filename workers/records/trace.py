@@ -14,7 +14,15 @@ from bus.wire.keys import Keys
 from bus.wire.streams import StreamEntry, checked
 from workers.delivery.dead_letters import DeadLetter, dead_letters
 from workers.delivery.deliveries import Delivery, delivery
-from workers.records.events import OnProgress, RecordedEvent, events_pages, find_event, moment, read_seen, record
+from workers.records.events import (
+    OnProgress,
+    RecordedEvent,
+    events_pages,
+    find_event,
+    moment,
+    read_recorded_event,
+    record,
+)
 
 MOST_STEPS: Final = 16
 """The most parents that a trace follows."""
@@ -134,9 +142,9 @@ async def _children_and_reports(
     async for entries in events_pages(connections, keys, start=str(start)):
         for entry in entries:
             if _text(entry, b"of") == name:
-                reports.append(_report(read_seen(entry, keys), entry))
+                reports.append(_report(read_recorded_event(entry, keys), entry))
             elif parent := _text(entry, b"parent"):
-                children.setdefault(parent, []).append(_relative(read_seen(entry, keys)))
+                children.setdefault(parent, []).append(_relative(read_recorded_event(entry, keys)))
         looked += len(entries)
         if looked >= MOST_SCANNED:
             return children, reports, entries[-1].ms

@@ -71,7 +71,7 @@ class Replies:
             )
             request = with_fallback_span(request, event, self._group, self.strictest_policy(request), verdict)
         limits: tuple[str | int, ...] = ()
-        if verdict.charges:  # whether it stands is known when the script has answered: then `observe` sees it
+        if verdict.charges:  # the script may still refuse it: `observe` sees it after the answer
             if event is not None and verdict.decision != "deny" and not known:
                 limits = limit_args(verdict.charges, event, request.user)
             verdict = msgspec.structs.replace(verdict, charges=())
@@ -99,7 +99,7 @@ class Replies:
         )
 
     def observe(self, event: Event, verdict: Verdict) -> None:
-        """Let plugins see a verdict that counted for a limit, now that it stands."""
+        """Let plugins see a verdict that counted for a limit, now that the script has accepted it."""
         self._observe(event, msgspec.structs.replace(verdict, charges=()))
 
     def provisional(self, request: Request, event: Event, verdict: Verdict) -> bytes:

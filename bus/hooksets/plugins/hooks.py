@@ -160,7 +160,7 @@ def _fields(name: str, handler: FoundHandler) -> dict[str, object]:
 
 
 def hook_id(plugin: str, method: str) -> str:
-    """The id of the hook that stands for a plugin's handler."""
+    """The id of the hook that calls a plugin's handler."""
     return _UNFIT.sub("-", f"{plugin}_{method}")[:64]
 
 

@@ -179,7 +179,7 @@ def is_imported(path: Path, name: str) -> bool:
 
 
 def _without(text: str, path: Path, whole: dict[str, Any], key: str) -> str:
-    """The text without a key; the version stands for a file that has nothing else."""
+    """The text without a key; a file that has nothing else has the version."""
     rest = {name: value for name, value in whole.items() if name != key}
     return with_values(text, str(path), (), rest or {"version": 1})
 

@@ -59,7 +59,7 @@ def show(fleet: Context, name: str) -> None:
 
 @approvals.command()
 @click.argument("name", metavar="ID")
-@click.option("--comment", default="", metavar="TEXT", help="What the model and the record are told with the answer.")
+@click.option("--comment", default="", metavar="TEXT", help="A text for the model and the record, with the answer.")
 @click.option(
     "--remember", is_flag=True, help="Also except this exact call from the rules that asked: `approvals remember`."
 )
@@ -86,7 +86,7 @@ def approve(fleet: Context, name: str, comment: str, remember: bool, yes: bool) 
 
 @approvals.command()
 @click.argument("name", metavar="ID")
-@click.option("--comment", default="", metavar="TEXT", help="What the model and the record are told with the answer.")
+@click.option("--comment", default="", metavar="TEXT", help="A text for the model and the record, with the answer.")
 @common_options
 @pass_fleet
 def deny(fleet: Context, name: str, comment: str) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help
     metavar="CEL",
     help="Only events that fulfil this, such as event.host == 'build-7'.",
 )
-@click.option("--reason", default="", metavar="TEXT", help="Why: the model and the record are told.")
+@click.option("--reason", default="", metavar="TEXT", help="Why, for the model and the record.")
 @click.option("--list", "listing", is_flag=True, help="Stop nothing; show the stops in force and the last changes.")
 @common_options
 @pass_fleet

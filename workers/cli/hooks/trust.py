@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help
 def trust(fleet: Context, folder: Path | None, listing: bool, remove: bool, yes: bool) -> None:
     """Show a project's hook file whole, and let its hooks run on this machine; changed content asks again.
 
-    A project's hooks come with a cloned repository and are code. Whoever can change them, or a file that they run, can run
+    A project's hooks come with a cloned repository and are code. Anyone who can change them, or a file that they run, can run
     any program with your rights.
     """
     from bus.errors import NotFound

@@ -128,7 +128,7 @@ def remove(fleet: Context, name: str, layer: _Layer, yes: bool, dry_run: bool) -
 def validate(fleet: Context, path: Path, strict: bool, dialect: str | None) -> None:
     """Check a plugin of Claude Code or ion, or a marketplace with all its plugins; nothing is run.
 
-    Exit code 1 if something is wrong; each message says where, and how to mend it.
+    Exit code 1 if something is wrong; each message says where, and how to correct it.
     """
     from bus.errors import ConfigError
     from bus.hookfiles.claude.marketplaces import is_marketplace

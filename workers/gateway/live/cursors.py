@@ -65,7 +65,7 @@ class Cursor(NamedTuple):
         """Whether it is at or after another cursor in both streams."""
         return self.events >= other.events and self.outcomes >= other.outcomes
 
-    def joined(self, other: Cursor) -> Cursor:
+    def furthest(self, other: Cursor) -> Cursor:
         """The later place of each stream."""
         return Cursor(max(self.events, other.events), max(self.outcomes, other.outcomes))
 
@@ -79,7 +79,7 @@ def parse_cursor(text: str) -> Cursor:
     return Cursor(StreamPosition(*numbers[:2]), StreamPosition(*numbers[2:]))
 
 
-def place(name: bytes | str) -> StreamPosition:
+def position_after(name: bytes | str) -> StreamPosition:
     """The place at the end of an entry, from its id."""
     ms, _, number = (name.decode() if isinstance(name, bytes) else name).partition("-")
     return StreamPosition(int(ms), int(number))

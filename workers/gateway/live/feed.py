@@ -72,7 +72,9 @@ class Client:
     def next(self) -> tuple[FeedMessage, Cursor]:
         """The next message, and the client's place after it; `sent` removes the message."""
         message = self.waiting[0]
-        return message, self.at.joined(message.at)  # a client that caught up by itself may be ahead in the other stream
+        return message, self.at.furthest(
+            message.at
+        )  # a client that caught up by itself may be ahead in the other stream
 
     def sent(self, at: Cursor) -> None:
         """Note that the next message was sent."""
@@ -159,7 +161,7 @@ class Feed:
             return False
         router = Router([(client, client.subscriptions.current)])
         for message in self._recent:
-            if message.place > (client.at.events if message.is_event else client.at.outcomes):
+            if message.position > (client.at.events if message.is_event else client.at.outcomes):
                 for one in router.clients(message):
                     one.push(message)
         self._clients.add(client)
@@ -173,7 +175,7 @@ class Feed:
     def progress(self, client: Client) -> Cursor:
         """A client's place. For a client that has joined and has no waiting messages, it is the feed's place."""
         if client in self._clients and not client.waiting:
-            client.at = client.at.joined(self.at)
+            client.at = client.at.furthest(self.at)
         return client.at
 
     async def _read(self) -> None:
@@ -205,4 +207,4 @@ class Feed:
         while len(self._recent) > _MOST_RECENT or self._recent_bytes > _MOST_RECENT_BYTES:
             oldest = self._recent.popleft()
             self._recent_bytes -= oldest.size
-            self._recent_start = self._recent_start.joined(oldest.at)
+            self._recent_start = self._recent_start.furthest(oldest.at)

@@ -16,8 +16,8 @@ from bus.wire.codec import write_json
 from bus.wire.keys import Keys
 from bus.wire.streams import LATEST_MS, StreamEntry
 from workers.delivery.deliveries import Delivery, read_delivery
-from workers.gateway.live.cursors import Cursor, StreamPosition, place
-from workers.records.events import RecordedEvent, moment, read_seen, record
+from workers.gateway.live.cursors import Cursor, StreamPosition, position_after
+from workers.records.events import RecordedEvent, moment, read_recorded_event, record
 
 _MOST_BYTES: Final = 256 * 1024
 """A longer event is sent without its payload, because every client gets a copy."""
@@ -42,7 +42,7 @@ class FeedMessage:
     verdict: Mapping[str, str]
 
     @property
-    def place(self) -> StreamPosition:
+    def position(self) -> StreamPosition:
         """Its place in its own stream."""
         return self.at.events if self.is_event else self.at.outcomes
 
@@ -82,10 +82,10 @@ class Facts:
 
 def event_message(entry: StreamEntry, keys: Keys, before: Cursor, *, payload: bool) -> FeedMessage:
     """The message for an entry of the event stream."""
-    seen = read_seen(entry, keys)
+    seen = read_recorded_event(entry, keys)
     verdict = {"decision": seen.decision, "reason": seen.verdict.reason if seen.verdict is not None else ""}
     body = _event_json(seen, payload=payload)
-    return FeedMessage(before._replace(events=place(entry.id)), True, "event", body, seen.event, verdict)
+    return FeedMessage(before._replace(events=position_after(entry.id)), True, "event", body, seen.event, verdict)
 
 
 def _event_json(seen: RecordedEvent, *, payload: bool) -> str:
@@ -107,7 +107,7 @@ def _without_payload(fields: dict[str, Any]) -> dict[str, Any]:
 class RecordedOutcome(NamedTuple):
     """One outcome in the stream of outcomes."""
 
-    place: StreamPosition
+    position: StreamPosition
     """The place right after it."""
     ms: int
     delivery: str
@@ -118,7 +118,7 @@ class RecordedOutcome(NamedTuple):
 
 def read_outcomes(entry: bytes, parts: Sequence[bytes]) -> list[RecordedOutcome]:
     """The outcomes in one entry of the stream: alternately a delivery's id, and the attempt's number with its outcome."""
-    end, texts = place(entry), [part.decode("utf-8", "replace") for part in parts]
+    end, texts = position_after(entry), [part.decode("utf-8", "replace") for part in parts]
     outcomes = list[RecordedOutcome]()
     for sent, (delivery, result) in enumerate(zip(texts[::2], texts[1::2], strict=True), 1):
         number, _, outcome = result.partition(" ")
@@ -133,7 +133,7 @@ def outcome_message(outcome: RecordedOutcome, delivery: Mapping[bytes, bytes], b
     found = read_delivery(outcome.delivery, delivery)
     body = write_json(_outcome(found, outcome)).decode()
     event = Event(type=found.type or "unknown", id=found.event, tool=found.tool, session=found.session, time=outcome.ms)
-    return FeedMessage(before._replace(outcomes=outcome.place), False, "delivery", body, event, {})
+    return FeedMessage(before._replace(outcomes=outcome.position), False, "delivery", body, event, {})
 
 
 def _outcome(delivery: Delivery, outcome: RecordedOutcome) -> dict[str, Any]:

@@ -22,7 +22,7 @@ _FAREWELL_SECONDS: Final = 1.0
 
 
 class LiveEvents:
-    """The SSE endpoint."""
+    """The path of server-sent events."""
 
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
@@ -72,7 +72,7 @@ class _Stream(Response):
                     await channel.say("error", client.at, code=refused.code, detail=refused.detail)
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         except (TimeoutError, OSError):
-            scope[ABORT]()  # it reads nothing, so the unsent messages would stay in memory
+            scope[ABORT]()  # the client reads nothing: without this, what is not sent would stay in memory
 
 
 class _EventChannel:

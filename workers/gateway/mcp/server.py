@@ -48,7 +48,7 @@ INSTRUCTIONS: Final = (
 )
 
 Scopes = Callable[[Any], Awaitable[Collection[Scope]]]
-"""Finds the scopes of the caller of a request; None stands for the only caller of a server over stdio."""
+"""Finds the scopes of the caller of a request; None is the only caller of a server over stdio."""
 
 
 class PluginAccess(NamedTuple):

@@ -32,7 +32,7 @@ from workers.gateway.records.queries import NoQuery, read_query
 
 _MOST_BODY: Final = 64 * 1024
 
-Reason = Annotated[str, Meta(max_length=MOST_REASON, description="Why: the model and the record are told.")]
+Reason = Annotated[str, Meta(max_length=MOST_REASON, description="Why, for the model and the record.")]
 B = TypeVar("B", bound=msgspec.Struct)
 
 

@@ -84,15 +84,15 @@ else
 end
 
 f.state = state
-local told = {'state', state}
+local change = {'state', state}
 if state == 'approved' or state == 'denied' then
   f.by, f.via, f.answered = ARGV[3], ARGV[4], tostring(now)
   if verb == 'approve' then f.by = table.concat(approvers(), ', ') end
   if ARGV[5] ~= '' then f.comment = ARGV[5] end
-  told = {'state', state, 'by', f.by, 'via', f.via, 'answered', f.answered, 'comment', f.comment or ''}
+  change = {'state', state, 'by', f.by, 'via', f.via, 'answered', f.answered, 'comment', f.comment or ''}
 else
   f.answered = tostring(now)
-  told = {'state', state, 'answered', f.answered}
+  change = {'state', state, 'answered', f.answered}
 end
 if not f.replied then
   hand_back(state)
@@ -102,7 +102,7 @@ end
 if state == 'approved' and (f.twin or '') ~= '' then  -- for the next event of the same call, which has another name
   redis.call('SET', ARGV[6] .. 'ticket:' .. f.twin, ARGV[1] .. ' ' .. f.native, 'PX', ARGV[7])
 end
-redis.call('HSET', KEYS[1], unpack(told))
+redis.call('HSET', KEYS[1], unpack(change))
 redis.call('HDEL', KEYS[1], 'input')  -- kept for who decides; the event's record has it too
 redis.call('PEXPIRE', KEYS[1], ARGV[8])
 redis.call('ZREM', KEYS[2], ARGV[1])
