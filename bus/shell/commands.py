@@ -44,7 +44,7 @@ class Command(NamedTuple):
     program: str
     """Lower-cased name without its directory; empty for a redirection alone; UNKNOWN where only the shell knows."""
     words: tuple[str, ...] = ()
-    """Its arguments; UNKNOWN and UNSET (`bus.shell.words`) are in the place of what is not known; a leading `~` is the home directory."""
+    """Its arguments; UNKNOWN and UNSET (`bus.shell.words`) mark what is not known; a leading `~` is the home directory."""
     assignments: tuple[tuple[str, str], ...] = ()
     redirects: tuple[tuple[str, str], ...] = ()
     """(operator, target), e.g. `(">", "/dev/sda")`; descriptors and heredocs are left out."""
