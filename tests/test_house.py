@@ -25,7 +25,8 @@ CODE = {".py", ".lua", ".js", ".yaml"}
 # A package imports only what is to its right (or itself). Packages between two ">" do not import each other.
 ORDER = {
     "workers": """
-        cli > roles > bench > dispatcher jobs demo gateway > simulation > admin > supervisor > carrier evaluator host
+        cli > fork_source > roles > bench > dispatcher jobs demo gateway > simulation > admin > supervisor
+        > carrier evaluator host
         > approvals memory plugins > fleet_control > housekeeping > records
         > runtime coverage > delivery
     """,

@@ -32,9 +32,12 @@ from workers.runtime.child_processes import (
     Pauses,
     ProcessSpec,
     ProcessStatus,
+    StartProcess,
     Supervisor,
     ended,
     ending_text,
+    restart_text,
+    start_program,
 )
 from workers.runtime.readiness import until_answered
 
@@ -58,6 +61,7 @@ async def up(
     *,
     specs: Sequence[ProcessSpec] | None = None,
     drain: float = DRAIN,
+    start: StartProcess = start_program,
 ) -> int:
     """Run everything of this machine until `stop` is set, and return the exit code 0; main thread only.
 
@@ -114,6 +118,7 @@ async def up(
             on_change=record,
             env={**import_path(), **env},
             drain=drain,
+            start=start,
         )
         record()
         keeper = asyncio.create_task(_keep_server(embedded, on_line, record)) if embedded is not None else None
@@ -254,7 +259,7 @@ async def _keep_server(running: embedded_server.Running, on_line: OnLine, record
         except (FleethookError, OSError) as error:
             end = str(error)
         pause = pauses.after(time.monotonic() - began)
-        on_line("server", f"{end}; starting it again in {pause:.1f} s")
+        on_line("server", f"{end}; {restart_text(pause)}")
         await asyncio.sleep(pause)
         with contextlib.suppress(OSError):  # the next round logs it
             embedded_server.relaunch(running)

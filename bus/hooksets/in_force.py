@@ -19,7 +19,7 @@ from bus.hooksets.candidates import Candidates, CandidatesMemory, applies, is_he
 from bus.hooksets.files_in_force import Rejected
 from bus.hooksets.guard_watch import GuardWatch
 from bus.hooksets.hookfile import HookFile
-from bus.hooksets.layers import Layered, guard_hooks, highest, place_entry
+from bus.hooksets.layers import Layered, content_key, guard_hooks, highest, place_entry
 from bus.hooksets.published import KEPT_VERSIONS, current_version, load_version
 from bus.hooksets.sieve import Sieve
 from bus.hooksets.trust import trusted_file
@@ -39,7 +39,7 @@ from bus.verdicts import Verdict
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 
-__all__ = ["POLL_SECONDS", "HookSet", "Layered", "Watcher"]
+__all__ = ["POLL_SECONDS", "PREPARED", "HookSet", "Layered", "Watcher"]
 
 log = logging.getLogger("fleethook.hooks")
 
@@ -48,6 +48,8 @@ POLL_SECONDS: Final = 0.5
 _NO_VERDICT: Final = {"decision": "", "reason": ""}
 _MOST_SETS: Final = 64
 _MOST_FOLDERS: Final = 1024
+PREPARED: Final[dict[tuple[tuple[object, ...], ...], HookSet]] = {}
+"""Sets that were compiled before this process was forked, by their content."""
 _LONGEST_FOLDER: Final = 4096  # characters of a remembered folder's name: no system has longer ones
 
 
@@ -373,7 +375,7 @@ class Watcher:
         if (known := self._sets.get(key := _key(layers))) is None:
             if len(self._sets) >= _MOST_SETS:
                 self._sets.clear()
-            known = self._sets[key] = HookSet(layers)
+            known = self._sets[key] = PREPARED.get(content_key(layers)) or HookSet(layers)
         return known
 
     def _file(self, layer: Layer, path: Path) -> Layered:
@@ -388,7 +390,8 @@ class Watcher:
 
 
 def compile_file(layer: Layer, file: HookFile) -> HookSet:
-    return HookSet([Layered(layer, file.digest[:8], file)])
+    layers = [Layered(layer, file.digest[:8], file)]
+    return PREPARED.get(content_key(layers)) or HookSet(layers)
 
 
 def _key(layers: Sequence[Layered]) -> tuple[tuple[object, ...], ...]:

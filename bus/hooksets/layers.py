@@ -105,3 +105,8 @@ def _guard_hook(hook: Hook, pack: str, settings: GuardSettings) -> Hook:
         rule = msgspec.structs.replace(rule, decision=chosen)
     unless = tuple(call for call in settings.unless if call.rule in _names(hook, pack))
     return msgspec.structs.replace(hook, rule=rule, observe=settings.observe, hold=settings.hold, unless=unless)
+
+
+def content_key(layers: Sequence[Layered]) -> tuple[tuple[object, ...], ...]:
+    """What is the same for sets with the same hooks, also of different watchers."""
+    return tuple((*layered.key, layered.file.digest) for layered in layers)

@@ -157,8 +157,8 @@ def test_a_killed_child_and_a_killed_server_are_started_again(up: Up, places: Di
     wait_until(back, "both run again")
     after = {child.name: child for child in state_of(places).children}
     assert after["evaluator.1"] == before["evaluator.1"], "the others were left alone"
-    assert "evaluator.2 | ended by SIGKILL; starting it again in 0.1 s" in up.lines()
-    assert "server | ended by SIGKILL; starting it again in 0.1 s" in up.lines()
+    assert "evaluator.2 | ended by SIGKILL; starting it again at once" in up.lines()
+    assert "server | ended by SIGKILL; starting it again at once" in up.lines()
     assert up.end() == 0
 
 
@@ -276,11 +276,11 @@ async def test_lines_are_whole_readable_and_without_secrets() -> None:
     assert all(len(line) <= 8192 for line in lines)
     assert lines[-2].endswith("no newline at the end")
     assert "hunter2" not in lines[-2]
-    assert lines[-1] == "ended with exit code 0; starting it again in 0.1 s"
+    assert lines[-1] == "ended with exit code 0; starting it again at once"
 
 
 async def test_a_program_that_does_not_exist_is_said_and_tried_again() -> None:
-    lines = await supervised(("/nowhere/program",), "in 0.2 s")
+    lines = await supervised(("/nowhere/program",), "in 0.1 s")
     assert len(lines) == 2
     assert "could not be started" in lines[0]
     assert "/nowhere/program" in lines[0]
@@ -311,9 +311,9 @@ async def test_a_cancelled_supervisor_leaves_nobody() -> None:
 
 def test_pauses_double_up_to_ten_seconds_and_begin_anew_after_a_steady_run() -> None:
     pauses = Pauses()
-    assert [round(pauses.after(0.5), 1) for _ in range(9)] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
-    assert pauses.after(31) == 0.1
-    assert pauses.after(0.5) == 0.2
+    assert [round(pauses.after(0.5), 1) for _ in range(10)] == [0.0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0]
+    assert pauses.after(31) == 0.0
+    assert pauses.after(0.5) == 0.1
 
 
 def test_the_processes_are_the_procfiles_in_the_numbers_that_are_set() -> None:

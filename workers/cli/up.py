@@ -76,11 +76,11 @@ def up(
     """
     began = time.monotonic()
     from bus.system.directories import directories, make_private
-    from workers.runtime.lifeline import die_with_parent
+    from workers.runtime.lifeline import take_lifeline, watch
     from workers.supervisor import Log, running
     from workers.supervisor import up as supervise
 
-    die_with_parent()
+    lifeline = take_lifeline()  # before the settings are read, because its variable is not a setting
     fleet.flags |= {"evaluators": evaluators, "carriers": carriers, "chores": chores}
     settings, places = fleet.settings(), directories()
     already = running(places)
@@ -97,6 +97,11 @@ def up(
         state = _detach(fleet, places)
         _announce(fleet, places, state, (config, created), time.monotonic() - began)
         return
+    from workers.cli import main
+    from workers.fork_source import start_fork_source
+
+    start = start_fork_source(places, main)
+    watch(lifeline)  # a thread, which must not be there before a fork
     log = Log(places.log_dir / LOG)
     progress = Progress(fleet, "starting", at_once=True)
 
@@ -117,7 +122,7 @@ def up(
     async def work() -> int:
         from workers.runtime.lifeline import stop_event
 
-        return await supervise(settings, places, on_line, on_ready, stop_event())
+        return await supervise(settings, places, on_line, on_ready, stop_event(), start=start)
 
     try:
         with progress:

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -21,7 +21,7 @@ from workers.runtime.lifeline import VARIABLE
 FIRST_PAUSE: Final = 0.1
 MOST_PAUSE: Final = 10.0
 STEADY: Final = 30.0
-"""After a process ran for this long (seconds), the pause before its next restart is the first one again."""
+"""A process that ran for this long (seconds) is restarted at once when it ends."""
 
 DRAIN: Final = 10.0
 """How long the processes may take to finish (seconds), before they are killed."""
@@ -33,6 +33,39 @@ OnLine = Callable[[str, str], None]
 
 OnReady = Callable[[str, int], None]
 """Called with the name of a process that has become ready, and the number of processes that are not ready yet."""
+
+
+class Child(Protocol):
+    """A process that was started, as a program (`subprocess.Popen`) or by a fork (`workers/fork_source.py`)."""
+
+    pid: int
+    returncode: int | None
+
+    def poll(self) -> int | None:
+        """The exit status, or None while it runs."""
+
+    def wait(self) -> int:
+        """Wait for the end; returns the exit status, negative for a signal."""
+
+    def send_signal(self, number: int, /) -> None:
+        """Send a signal, unless the process has ended."""
+
+
+StartProcess = Callable[[Sequence[str], Mapping[str, str], int, int], Child]
+"""Starts a process from its arguments and environment; the last two are the descriptors of its output and its lifeline."""
+
+
+def start_program(argv: Sequence[str], env: Mapping[str, str], output: int, lifeline: int) -> Child:
+    """Start a program in a session of its own. Raises OSError if it cannot be started."""
+    return subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        env={**env, VARIABLE: str(lifeline)},
+        pass_fds=(lifeline,),
+        start_new_session=True,  # Ctrl-C goes to the supervisor, which stops them in order
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,25 +94,25 @@ class _Process:
     name: str
     ready: bool = False
     restarts: int = -1
-    popen: subprocess.Popen[bytes] | None = None
+    child: Child | None = None
     partial_line: bytearray = field(default_factory=bytearray)
 
     @property
     def pid(self) -> int:
-        return self.popen.pid if self.popen is not None else 0
+        return self.child.pid if self.child is not None else 0
 
 
 class Pauses:
-    """How long to wait before a restart: 0.1 s, doubled each time up to 10 s; 0.1 s again after a run of 30 s."""
+    """How long to wait before a restart: none at first, then 0.1 s, doubled each time up to 10 s; none after a run of 30 s."""
 
     def __init__(self) -> None:
-        self._last = 0.0
+        self._next = 0.0
 
     def after(self, lived: float) -> float:
         """The pause after a process that lived for `lived` seconds."""
-        short_lived = self._last and lived < STEADY
-        self._last = min(MOST_PAUSE, self._last * 2) if short_lived else FIRST_PAUSE
-        return self._last
+        pause = self._next if lived < STEADY else 0.0
+        self._next = min(MOST_PAUSE, pause * 2 or FIRST_PAUSE)
+        return pause
 
 
 class Supervisor:
@@ -94,10 +127,12 @@ class Supervisor:
         on_change: Callable[[], None] = lambda: None,
         env: Mapping[str, str] | None = None,
         drain: float = DRAIN,
+        start: StartProcess = start_program,
     ) -> None:
         self._processes = [_Process(spec, f"{spec.name}.{n}") for spec in specs for n in range(1, spec.count + 1)]
         self._on_line, self._on_ready, self._on_change = on_line, on_ready, on_change
         self._env, self._drain = {**os.environ, **(env or {})}, drain
+        self._start = start
         self._stopping = asyncio.Event()
         self._lifeline = -1
 
@@ -124,19 +159,19 @@ class Supervisor:
                     self._signal(signal.SIGKILL)
         finally:
             for process in self._processes:  # processes are left only if one of these tasks failed
-                if process.popen is not None:
-                    _send_signal(process.popen, signal.SIGKILL)
-                    process.popen.wait()
+                if process.child is not None:
+                    _send_signal(process.child, signal.SIGKILL)
+                    process.child.wait()
             os.close(write_end)
             os.close(self._lifeline)
 
     def _signal(self, number: signal.Signals) -> None:
         for process in self._processes:
-            if process.popen is None:
+            if process.child is None:
                 continue
             if number == signal.SIGKILL:
                 self._on_line(process.name, f"did not end within {self._drain:g} s: killed")
-            _send_signal(process.popen, number)
+            _send_signal(process.child, number)
 
     async def _keep_running(self, process: _Process) -> None:
         pauses = Pauses()
@@ -146,42 +181,39 @@ class Supervisor:
                 end = ending_text(await self._run_once(process))
             except OSError as error:
                 end = f"could not be started: {error}"
-            process.popen, process.ready = None, False
+            process.child, process.ready = None, False
             self._on_change()
             if self._stopping.is_set():
                 return
             pause = pauses.after(time.monotonic() - began)
-            self._on_line(process.name, f"{end}; starting it again in {pause:.1f} s")
+            self._on_line(process.name, f"{end}; {restart_text(pause)}")
             await _wait_for(self._stopping, pause)
 
     async def _run_once(self, process: _Process) -> int:
         """Run the process once, pass its lines on, and return its exit status."""
         loop = asyncio.get_running_loop()
         process.restarts += 1
-        popen = subprocess.Popen(  # noqa: ASYNC220 - a millisecond; asyncio's own hangs on a pipe that others hold
-            process.spec.argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            bufsize=0,
-            env={**self._env, VARIABLE: str(self._lifeline)},
-            pass_fds=(self._lifeline,),
-            start_new_session=True,  # Ctrl-C goes to the supervisor, which stops them in order
-        )
-        assert popen.stdout is not None  # noqa: S101 - PIPE above
-        process.popen, output = popen, popen.stdout.fileno()
+        output, write_end = os.pipe()
+        try:
+            child = self._start(process.spec.argv, self._env, write_end, self._lifeline)
+        except OSError:
+            os.close(output)
+            raise
+        finally:
+            os.close(write_end)
+        process.child = child
         os.set_blocking(output, False)
         loop.add_reader(output, self._read, process, output)
         self._on_change()
         try:
-            return await ended(popen)
+            return await ended(child)
         finally:
             for _ in range(16):  # as much as a pipe can hold; a descendant may go on writing
                 if not self._read(process, output):
                     break
             self._lines(process, b"\n" if process.partial_line else b"")
             loop.remove_reader(output)
-            popen.stdout.close()
+            os.close(output)
 
     def _read(self, process: _Process, output: int) -> bool:
         try:
@@ -209,17 +241,17 @@ class Supervisor:
                 self._on_ready(process.name, self.waiting)
 
 
-async def ended(popen: subprocess.Popen[bytes]) -> int:
+async def ended(child: Child) -> int:
     """Wait for the end of a process and return its status."""
     loop = asyncio.get_running_loop()
     try:
-        fd = os.pidfd_open(popen.pid) if sys.platform == "linux" else -1
+        fd = os.pidfd_open(child.pid) if sys.platform == "linux" else -1
     except OSError:  # a kernel or sandbox without it, or the process has been reaped
         fd = -1
     if fd < 0:
-        while popen.poll() is None:  # noqa: ASYNC110 - without a pidfd the process has to be polled
+        while child.poll() is None:  # noqa: ASYNC110 - without a pidfd the process has to be polled
             await asyncio.sleep(0.02)
-        return int(popen.returncode)
+        return int(child.returncode or 0)
     exited = asyncio.Event()
     loop.add_reader(fd, exited.set)
     try:
@@ -227,7 +259,7 @@ async def ended(popen: subprocess.Popen[bytes]) -> int:
     finally:
         loop.remove_reader(fd)
         os.close(fd)
-    return popen.wait()
+    return child.wait()
 
 
 async def _wait_for(event: asyncio.Event, seconds: float) -> None:
@@ -245,10 +277,15 @@ def ending_text(status: int) -> str:
         return f"ended by signal {-status}"
 
 
-def _send_signal(popen: subprocess.Popen[bytes], number: signal.Signals) -> None:
+def restart_text(pause: float) -> str:
+    """When a process is started again, for the log; `pause` in seconds."""
+    return f"starting it again in {pause:.1f} s" if pause else "starting it again at once"
+
+
+def _send_signal(child: Child, number: signal.Signals) -> None:
     """Send a signal: SIGTERM to the process only, which knows what it has to finish; SIGKILL to its whole group."""
     with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS: EPERM for a group of zombies
         if number == signal.SIGKILL:
-            os.killpg(popen.pid, number)
+            os.killpg(child.pid, number)
         else:
-            popen.send_signal(number)
+            child.send_signal(number)

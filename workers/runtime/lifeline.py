@@ -44,13 +44,25 @@ def die_with_parent(grace: float = GRACE) -> bool:
     Call it first in a child, on any thread. Does nothing and returns False if no supervisor started us. A process forked
     from this one (RQ's work horse) ends in the same way.
     """
+    return watch(take_lifeline(), grace)
+
+
+def take_lifeline() -> int | None:
+    """The read end that our supervisor gave us, taken out of the environment; None if no supervisor started us."""
     number = os.environ.pop(VARIABLE, "")
     if not number.isdigit():
-        return False
+        return None
     fd = int(number)
     try:
         os.set_inheritable(fd, False)  # commands that we run must not inherit it
     except OSError:  # set by hand, or meant for another process: there is no such descriptor
+        return None
+    return fd
+
+
+def watch(fd: int | None, grace: float = GRACE) -> bool:
+    """End this process when its supervisor ends, as `die_with_parent` does; `fd` is what `take_lifeline` returned."""
+    if fd is None:
         return False
     _watch(fd, grace)
     os.register_at_fork(after_in_child=lambda: _watch(fd, grace))

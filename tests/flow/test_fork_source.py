@@ -1,0 +1,134 @@
+"""Workers of `fleethook up` as copies of one process that has everything imported, and as programs where that one is gone."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bus.system.directories import Directories, directories
+from tests.support.waiting import PATIENCE, wait_until
+from workers.supervisor import State, running
+
+ROOT = Path(__file__).resolve().parents[2]
+FLEETHOOK = (sys.executable, "-P", "-m", "workers")
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers start as programs")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("fork")
+
+
+@pytest.fixture(scope="module")
+def places(home: Path) -> Directories:
+    return directories({"FLEETHOOK_HOME": str(home)})
+
+
+@pytest.fixture(scope="module")
+def environment(home: Path) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
+    own = {"FLEETHOOK_HOME": str(home), "PYTHONPATH": str(ROOT), "FLEETHOOK_TEST_CONFIRMS": "1"}
+    return {**kept, **own, "FLEETHOOK_EVALUATORS": "1", "FLEETHOOK_CARRIERS": "1", "FLEETHOOK_GATEWAYS": "0"}
+
+
+@pytest.fixture(scope="module")
+def up(home: Path, places: Directories, environment: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    with (home / "output").open("wb") as output:
+        process = subprocess.Popen([*FLEETHOOK, "up", "--no-echo"], env=environment, stdout=output, stderr=output)
+    wait_until(lambda: state(places).ready, "everything is ready")
+    yield process
+    process.terminate()
+    assert process.wait(PATIENCE) == 0
+    assert not (home / "output").read_bytes()
+
+
+def state(places: Directories) -> State:
+    return running(places) or State(0, 0.0, 0, ready=False, children=())
+
+
+def pid_of(places: Directories, kind: str) -> int:
+    return next(child.pid for child in state(places).children if child.name == f"{kind}.1")
+
+
+def stat(pid: int) -> tuple[str, int, int]:
+    """The name, the parent and the session of a process."""
+    name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(")")
+    fields = rest.split()
+    return name, int(fields[1]), int(fields[3])
+
+
+def source_of(up: subprocess.Popen[bytes], places: Directories) -> int:
+    """The child of `up` that is neither a worker nor the server."""
+    known = {state(places).server, *(child.pid for child in state(places).children)}
+    children = Path(f"/proc/{up.pid}/task/{up.pid}/children").read_text().split()
+    (source,) = [int(pid) for pid in children if int(pid) not in known]
+    return source
+
+
+@pytest.mark.req("X-14")
+def test_workers_are_copies_with_a_session_an_output_and_an_environment_of_their_own(
+    up: subprocess.Popen[bytes], places: Directories
+) -> None:
+    for child in state(places).children:
+        kind = child.name.partition(".")[0]
+        assert stat(child.pid) == (f"fh-{kind}", up.pid, child.pid)
+        assert b"worker\0" not in Path(f"/proc/{child.pid}/cmdline").read_bytes()
+        files = [os.readlink(f"/proc/{child.pid}/fd/{number}") for number in (0, 1, 2)]
+        assert files[0] == "/dev/null"
+        assert files[1] == files[2]
+        assert files[1].startswith("pipe:")
+    outputs = [os.readlink(f"/proc/{child.pid}/fd/1") for child in state(places).children]
+    assert len(set(outputs)) == len(outputs)
+
+
+@pytest.mark.req("X-14")
+def test_workers_share_most_of_their_memory(up: subprocess.Popen[bytes], places: Directories) -> None:
+    evaluator = pid_of(places, "evaluator")
+    sizes = dict(line.split(":") for line in Path(f"/proc/{evaluator}/smaps_rollup").read_text().splitlines()[1:])
+    rss, pss = (int(sizes[name].split()[0]) for name in ("Rss", "Pss"))
+    assert pss < rss / 2
+
+
+@pytest.mark.req("B-05", "X-14")
+def test_a_killed_worker_gives_verdicts_again(
+    up: subprocess.Popen[bytes], places: Directories, environment: dict[str, str]
+) -> None:
+    before = pid_of(places, "evaluator")
+    os.kill(before, signal.SIGKILL)
+    wait_until(lambda: pid_of(places, "evaluator") not in {0, before} and state(places).ready, "it is back")
+    assert stat(pid_of(places, "evaluator"))[:2] == ("fh-evaluator", up.pid)
+    assert "evaluator.1 | ended by SIGKILL; starting it again at once" in log(places)
+    event = {"type": "tool:pre_execute", "tool": "bash", "input": {"command": "rm -rf /"}}
+    asked = subprocess.run(
+        [*FLEETHOOK, "request", "-"],
+        input=json.dumps(event),
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(asked.stdout)["decision"] == "deny"
+
+
+@pytest.mark.req("B-05", "X-14")
+def test_without_the_process_that_forks_workers_start_as_programs(
+    up: subprocess.Popen[bytes], places: Directories
+) -> None:
+    os.kill(source_of(up, places), signal.SIGKILL)
+    before = pid_of(places, "dispatcher")
+    os.kill(before, signal.SIGKILL)
+    wait_until(lambda: pid_of(places, "dispatcher") not in {0, before} and state(places).ready, "it is back")
+    assert b"worker\0dispatcher" in Path(f"/proc/{pid_of(places, 'dispatcher')}/cmdline").read_bytes()
+    assert "the process that forks workers does not answer: workers start as programs now" in log(places)
+
+
+def log(places: Directories) -> str:
+    return (places.log_dir / "fleethook.log").read_text("utf-8")
