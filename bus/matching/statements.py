@@ -24,7 +24,7 @@ _IGNORED: Final = lazy_regex(
 _DATABASE: Final = lazy_regex(r"\bdrop\s+(?:database|schema|keyspace|owned)\b")
 _TABLE: Final = lazy_regex(r"\bdrop\s+(?:foreign\s+)?(?:table|materialized\s+view|collection|tablespace|user|role)\b")
 _COLUMN: Final = lazy_regex(
-    r"\balter\s+table\b[^;]*\bdrop\s+(?!constraint\b|index\b|default\b|primary\b|foreign\b|key\b|not\b|check\b|expression\b)"
+    r"\balter\s+table\b[^;]{0,4096}?\bdrop\s+(?!constraint\b|index\b|default\b|primary\b|foreign\b|key\b|not\b|check\b|expression\b)"
 )
 _TRUNCATE: Final = lazy_regex(r"(?:\A|\b(?:begin|then|do|exec|execute)\s)\s*truncate\s+\S")
 _DELETE: Final = lazy_regex(r"\bdelete\s+(?:\S+\s+)?from\s+\S|\balter\s+table\s+\S+\s+delete\b")

@@ -29,12 +29,12 @@ _CALLS: Final = {
     for table in LANGUAGES.values()
 }
 _TOKEN: Final = lazy_regex(
-    r"""\s+|'((?:\\.|[^'\\])*)'|"((?:\\.|[^"\\])*)"|`((?:\\.|[^`\\])*)`|q[qwx]?\{([^}]*)\}|q[qwx]?\(([^)]*)\)|%w\[([^\]]*)\]"""
+    r"""\s+|'((?:\\.|[^'\\])*)'|"((?:\\.|[^"\\])*)"|`((?:\\.|[^`\\])*)`|q[qwx]?\{([^}]{0,4096})\}|q[qwx]?\(([^)]{0,4096})\)|%w\[([^\]]{0,4096})\]"""
     r"""|([$@]?[A-Za-z_][\w.]*(?:::\w+)*)|(<[^<>\n]+>)|(\d+)|(.)""",
     re.DOTALL,
 )
 _ASSIGNED: Final = lazy_regex(r"""[$@]?([A-Za-z_]\w*)\s*=\s*(?:'((?:\\.|[^'\\\n])*)'|"((?:\\.|[^"\\\n])*)")""")
-_BACKTICKS: Final = lazy_regex(r"`((?:\\.|[^`\\])+)`|(?:%x|\bqx)\s*[{(\[|!]([^})\]|!]+)|\bqx/((?:\\.|[^/\\])+)/")
+_BACKTICKS: Final = lazy_regex(r"`((?:\\.|[^`\\])+)`|(?:%x|\bqx)\s*[{(\[|!]([^})\]|!]{1,4096})|\bqx/((?:\\.|[^/\\]){1,4096})/")
 _PLAIN: Final = (
     (lazy_regex(r"""\[\s*['"](\w+)['"]\s*\]\s*\("""), r".\1("),  # fs['rmSync'](
     (lazy_regex(r"""(['"])\s*\+\s*\1"""), ""),  # 'exec' + 'Sync'
@@ -70,7 +70,7 @@ _HOMES: Final = lazy_regex(
     r"""ENV\[['"]HOME['"]\]|Dir\.home|process\.env\.(?:HOME|USERPROFILE)|(?:require\(['"](?:node:)?os['"]\)|os)\.homedir\(\)|homedir\(\)"""
     r"""|\$ENV\{['"]?HOME['"]?\}|getenv\(['"]HOME['"]\)|\$_(?:SERVER|ENV)\[['"]HOME['"]\]"""
 )
-_INSIDE: Final = lazy_regex(r"#\{[^}]*\}|\$\{[^}]*\}|\$\w+|@\w+")
+_INSIDE: Final = lazy_regex(r"#\{[^}]{0,512}\}|\$\{[^}]{0,512}\}|\$\w+|@\w+")
 _GATHERERS: Final = frozenset(
     {"glob", "Dir.glob", "readdirSync", "fs.readdirSync", "scandir", "Dir.children", "Dir.entries"}
 )

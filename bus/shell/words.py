@@ -197,7 +197,7 @@ def bare_words(text: str, budget: Budget) -> list[str]:
 
 def _named(text: str) -> str:
     text = re.sub(r"\$(?:HOME\b|\{HOME\})", "~", text)
-    return re.sub(r"\$(?:\w+|\{[^}]*\})", UNSET, text)
+    return re.sub(r"\$(?:\w+|\{[^}]{0,512}\})", UNSET, text)
 
 
 _Sequence: TypeAlias = "list[str | list[_Sequence]]"

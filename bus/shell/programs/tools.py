@@ -14,7 +14,7 @@ from bus.shell.words import Output
 
 _CLUSTER_E: Final = lazy_regex(r"-[a-zA-Z]*e")
 _rpm_macros: Final = matching(r"%\((.*)\)")
-_WRITE18: Final = lazy_regex(r"\\write18\s*\{([^}]*)\}")
+_WRITE18: Final = lazy_regex(r"\\write18\s*\{([^}]{0,4096})\}")
 
 
 def _rsync(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
