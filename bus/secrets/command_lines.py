@@ -34,7 +34,7 @@ def _alternatives(names: Sequence[str]) -> str:
 
 
 _SHARED: Final = 4
-"""With this many letters the pattern is shortest; RE2 takes at most 2,000 characters of one (`bus.matching.regexes`)."""
+"""With this many letters the pattern is shortest."""
 _ANY: Final = (
     "(?:^|[^a-z0-9_.:@%=-])(?:(?:"
     + _alternatives(sorted(name for name in PROGRAMS if name not in _LIMITED))
@@ -77,7 +77,7 @@ def is_program(word: str) -> bool:
 
 def hide_in_commands(text: str, lowered: str, mark: str, harmless: Harmless, named: Named) -> str:
     """The text with the secrets in its command lines replaced by `mark`; `lowered` is the same text in lower case."""
-    if compile_regex(_ANY).search(lowered) is None:
+    if compile_regex(_ANY, own=True).search(lowered) is None:
         return text
     cuts: list[tuple[int, int]] = []
     at = 0
@@ -152,7 +152,8 @@ def _reads_secret(words: Sequence[str]) -> bool:
     for place, word in enumerate(words):
         program = PROGRAMS.get(_name(word))
         if program is not None and program.stdin:
-            return "*" in program.stdin or not program.stdin.isdisjoint(map(_bare, words[place:]))
+            if "*" in program.stdin or not program.stdin.isdisjoint(map(_bare, words[place:])):
+                return True
     return False
 
 

@@ -192,6 +192,32 @@ def _sonar(words: Sequence[str]) -> Iterator[Span]:
             yield place, word.index("=") + 1, len(word)
 
 
+def _share(words: Sequence[str]) -> Iterator[Span]:
+    """`smbclient //host/share X -U user`: the word behind the share."""
+    for place, word in enumerate(words[:-1]):
+        if word[:2] in ("//", "\\\\") and words[place + 1][:1] != "-":
+            yield place + 1, 0, len(words[place + 1])
+
+
+def _third(words: Sequence[str]) -> Iterator[Span]:
+    """`isql source user X`."""
+    if len(words) > 2 and not any(word[:1] == "-" for word in words[:3]):
+        yield 2, 0, len(words[2])
+
+
+def _dotnet(words: Sequence[str]) -> Iterator[Span]:
+    """`dotnet nuget add source -p X`, where `dotnet run -p` names a project."""
+    for place, word in enumerate(words[:-1]):
+        if word in ("-p", "--password") and words[0] == "nuget":
+            yield place + 1, 0, len(words[place + 1])
+
+
+def _kept_secret(words: Sequence[str]) -> Iterator[Span]:
+    """`pulumi config set --secret name X`: the last word."""
+    if "set" in words and "--secret" in words and len(words) > 4:
+        yield len(words) - 1, 0, len(words[-1])
+
+
 EACH_PAIR: Final = -2
 EACH_WORD: Final = -1
 """Values of `ProgramSecrets.after` for every following `name=X` (EACH_PAIR) or every following word (EACH_WORD)."""
@@ -219,7 +245,9 @@ PROGRAMS: Final[dict[str, ProgramSecrets]] = {
             operands=_cookies,
         ),
         "wget": _program(login="--user"),
-        "smbclient rpcclient smbget smbmap smbcacls wmic winexe": _program(login="-U --user", signs="%"),
+        "smbclient rpcclient smbget smbmap smbcacls wmic winexe": _program(
+            login="-U --user", signs="%", operands=_share
+        ),
         "openssl": _program(exact="-k -K", passes="-pass -passin -passout -password -passwd", stdin="stdin"),
         "zip unzip zipcloak zipnote funzip": _program("-P"),
         "7z 7za 7zr 7zz p7zip": _program(attached="-p"),
@@ -259,7 +287,13 @@ PROGRAMS: Final[dict[str, ProgramSecrets]] = {
         "net": _program(operands=_net),
         "gcloud": _program(operands=_gcloud_key),
         "snowsql couchbase-cli sfdx sf": _program("-p"),
-        "isql": _program("-P"),
+        "isql": _program("-P", operands=_third),
+        "iwconfig": _program(after={"key": 1}),
+        "consul etcdctl": _program(named="put"),
+        "pulumi": _program(operands=_kept_secret),
+        "twilio": _program(after={"login": 2}),
+        "java jenkins-cli": _program(login="-auth"),
+        "supabase": _program("-p --password", verbs="link"),
         "security": _program(
             "-p -w",
             verbs="unlock-keychain create-keychain add-generic-password add-internet-password set-keychain-password",
@@ -268,7 +302,7 @@ PROGRAMS: Final[dict[str, ProgramSecrets]] = {
         "schtasks": _program(exact="/rp"),
         "signtool": _program(exact="/p"),
         "nuget": _program(exact="-k", operands=_nuget, after={"setapikey": 1}),
-        "dotnet": _program(after={"user-secrets": 3}, exact="-k"),
+        "dotnet": _program(after={"user-secrets": 3}, exact="-k", operands=_dotnet),
         "cargo": _program(after={"login": 1}),
         "poetry composer": _program("-p", operands=_config_credentials, verbs="publish"),
         "snyk": _program(after={"auth": 1}),
@@ -284,7 +318,7 @@ PROGRAMS: Final[dict[str, ProgramSecrets]] = {
         "wpa_cli": _program(after={"psk": 1, "password": 1}),
         "networksetup": _program(after={"-setairportnetwork": 3}),
         "neo4j-admin": _program(after={"set-initial-password": 1}),
-        "netlify": _program(after={"env:set": 2}),
+        "netlify": _program("--auth", after={"env:set": 2}),
         "doppler": _program(verbs="secrets", after={"set": EACH_PAIR}),
         "glab": _program(verbs="variable", after={"set": 2}),
         "impacket-psexec impacket-smbexec impacket-wmiexec impacket-secretsdump psexec.py": _program(
@@ -294,6 +328,8 @@ PROGRAMS: Final[dict[str, ProgramSecrets]] = {
         "wrangler": _program(stdin="put"),
         "vercel": _program(stdin="add"),
         "pass gopass": _program(stdin="insert"),
+        "secret-tool": _program(stdin="store"),
+        "op": _program(stdin="signin"),
         "ssh-add": _program(stdin="-"),
         "gpg gpg2": _program(stdin="--passphrase-fd"),
         "cryptsetup kinit smbpasswd keepassxc-cli vncpasswd logstash-keystore elasticsearch-keystore": _program(
@@ -314,7 +350,10 @@ ONLY_WITH: Final = {
     "net": r"[ \t]+user?[ \t]",
     "pass gopass": r"[ \t]+insert\b",
     "mc": r"[ \t]+(?:alias|config)[ \t]",
-    "dotnet cargo": r"[^\n]*[ \t](?:user-secrets|push|login)[ \t]",
+    "dotnet cargo": r"[^\n]*[ \t](?:user-secrets|push|login|nuget)[ \t]",
+    "java jenkins-cli": r"[^\n]*[ \t]-auth[ \t]",
+    "consul etcdctl": r"[^\n]*[ \t]put[ \t]",
+    "op": r"[ \t]+signin\b",
     "poetry composer": r"[^\n]*[ \t](?:config|publish)[ \t]",
     "security": r"[^\n]*(?:keychain|password)",
     "gcloud": r"[^\n]*--key\b",

@@ -34,7 +34,9 @@ _TOKEN: Final = lazy_regex(
     re.DOTALL,
 )
 _ASSIGNED: Final = lazy_regex(r"""[$@]?([A-Za-z_]\w*)\s*=\s*(?:'((?:\\.|[^'\\\n])*)'|"((?:\\.|[^"\\\n])*)")""")
-_BACKTICKS: Final = lazy_regex(r"`((?:\\.|[^`\\])+)`|(?:%x|\bqx)\s*[{(\[|!]([^})\]|!]{1,4096})|\bqx/((?:\\.|[^/\\]){1,4096})/")
+_BACKTICKS: Final = lazy_regex(
+    r"`((?:\\.|[^`\\])+)`|(?:%x|\bqx)\s*[{(\[|!]([^})\]|!]{1,4096})|\bqx/((?:\\.|[^/\\]){1,4096})/"
+)
 _PLAIN: Final = (
     (lazy_regex(r"""\[\s*['"](\w+)['"]\s*\]\s*\("""), r".\1("),  # fs['rmSync'](
     (lazy_regex(r"""(['"])\s*\+\s*\1"""), ""),  # 'exec' + 'Sync'

@@ -54,6 +54,18 @@ curl --pass S3cretPw https://x
 smbclient -U user%S3cretPw //h/s
 smbclient //h/s -U 'DOM/user%S3cretPw'
 smbclient --user=user%S3cretPw //h/s
+smbclient //h/s S3cretPw -U user
+isql dsn user S3cretPw
+consul kv put app/password S3cretPw
+dotnet nuget add source -u user -p S3cretPw https://x
+iwconfig wlan0 key s:S3cretPw
+secret-tool store --label x <<< S3cretPw
+op signin --raw <<< S3cretPw
+pulumi config set --secret dbPassword S3cretPw
+twilio login AC1 S3cretPw
+java -jar jenkins-cli.jar -auth user:S3cretPw list-jobs
+netlify deploy --auth S3cretPw
+supabase link -p S3cretPw
 rpcclient -U user%S3cretPw h
 openssl enc -aes-256-cbc -k S3cretPw -in a -out b
 openssl enc -pass pass:S3cretPw -in a
@@ -224,6 +236,13 @@ openssl s_client -connect h:443
 openssl enc -kfile f -in a
 openssl rand -hex 16
 smbclient -L host -U user
+smbclient //h/s -U user
+isql dsn user
+consul kv put app/replicas 3
+dotnet run -p src/app
+pulumi config set region eu-west-1
+java -jar app.jar
+supabase link --project-ref abc
 http GET example.org
 http -p Hh example.org
 ldapsearch -x -W -b dc=x
