@@ -151,9 +151,9 @@ def _reads_secret(words: Sequence[str]) -> bool:
     """Whether a command reads a secret from its standard input."""
     for place, word in enumerate(words):
         program = PROGRAMS.get(_name(word))
-        if program is not None and program.stdin:
-            if "*" in program.stdin or not program.stdin.isdisjoint(map(_bare, words[place:])):
-                return True
+        stdin = program.stdin if program is not None else ()
+        if stdin and ("*" in stdin or not frozenset(stdin).isdisjoint(map(_bare, words[place:]))):
+            return True
     return False
 
 
