@@ -102,7 +102,7 @@ class Bus(AgentFacade):
         except FleethookError as error:
             reason = str(error)
             about = ("source", event.source, "event", event.type, "host", event.host)
-            await self._transport.report_fallback(fields, about, reason)
+            await self._transport.report_fallback(fields, about, error)
             if isinstance(error, Unanswered):
                 return decode_verdict(error.answer)
             return failed(bus_policy(self.on_failure, event.type), reason, event=event.id)

@@ -20,7 +20,7 @@ from bus.events import Event
 from bus.ids import event_id, reply_token
 from bus.verdicts import Policy
 from bus.wire.codec import encode_event
-from bus.wire.connections import CONNECT_SECONDS, Command, Connection, Connections
+from bus.wire.connections import COMMAND_SECONDS, CONNECT_SECONDS, Command, Connection, Connections
 from bus.wire.keys import NOTE, Keys, note_key
 from bus.wire.streams import checked, is_full
 
@@ -28,6 +28,8 @@ WAIT_SLICE: Final = 1.0
 """Seconds of one blocking wait: a reply lost on the wire is noticed after one slice and read again."""
 
 _WIRE_SECONDS: Final = 0.25
+_ADD_SECONDS: Final = 1.0
+"""How long a publish waits for the server's reply before its events go to the spool, if it has one."""
 _WIRE_BYTES: Final = 4 << 20
 """A large entry may take a second more for so many bytes."""
 _MOST_FAILURES: Final = 3
@@ -94,13 +96,16 @@ class Transport:
             raise Unanswered(str(error), held.answer) from error
         return raw
 
-    async def report_fallback(self, entry: Fields, about: Fields, reason: str) -> None:
+    async def report_fallback(self, entry: Fields, about: Fields, error: FleethookError) -> None:
         """Record that the sender of `entry` fell back, since it may have acted differently from the recorded verdict.
 
-        `about` are the fields that identify the sender.
+        `about` are the fields that identify the sender. After an Unreachable it goes to the spool at once.
         """
+        reason = str(error)
         fields = ("id", event_id(), "of", _id(entry), "fallback", reason, *about)
         try:
+            if isinstance(error, Unreachable) and not isinstance(error, NoEvaluator):
+                raise error
             with self.connections.lease() as connection:
                 (reply,) = await connection.exchange(
                     [("XADD", self.keys("events"), "*", *fields)], seconds=CONNECT_SECONDS
@@ -119,7 +124,7 @@ class Transport:
             with contextlib.suppress(BlockingIOError, TimeoutError), Draining(self.spool, _WIRE_SECONDS) as spool:
                 for batch in spool.batches():
                     with self.connections.lease() as connection:
-                        for reply in await connection.exchange(add_commands(self.keys.prefix, batch)):
+                        for reply in await connection.exchange(add_commands(self.keys.prefix, batch), _ADD_SECONDS):
                             checked(reply, "sending spooled events")
         self._may_have_spooled = False
 
@@ -128,8 +133,10 @@ class Transport:
         refused: dict[str, Unreachable] = {}
         if not commands:
             return refused
+        large = sum(map(_bytes, commands.values())) / _WIRE_BYTES
+        seconds = COMMAND_SECONDS if self.spool is None else _ADD_SECONDS
         with self.connections.lease() as connection:
-            replies = await connection.exchange(list(commands.values()))
+            replies = await connection.exchange(list(commands.values()), seconds + large)
         for name, reply in zip(commands, replies, strict=True):
             try:
                 checked(reply, "publishing")
@@ -252,9 +259,9 @@ class _HeldCall:
         return bool(checked(exists, "asking whether hooks still run") == 1)
 
 
-def _bytes(entry: Fields) -> int:
+def _bytes(entry: Fields | Command) -> int:
     """The size of an entry's largest field."""
-    return max(len(part) for part in entry if not isinstance(part, int))
+    return max(len(part) for part in entry if isinstance(part, str | bytes))
 
 
 def event_entry(

@@ -28,6 +28,10 @@ CONNECT_SECONDS: Final = 0.25
 PATIENT_CONNECT_SECONDS: Final = 3.0
 """The same of a command that a person runs: on a busy machine, or to a far server with TLS, a second is too short."""
 
+LOGIN_SECONDS: Final = 1.0
+"""How many seconds longer than for the connection a new one waits for the server's first replies: a server that hangs accepts
+connections, and says nothing."""
+
 COMMAND_SECONDS: Final = 5.0
 """Longest wait for the reply to a command that does not block."""
 
@@ -58,8 +62,8 @@ class Connection:
     times: ClassVar[ExchangeTimes | None] = None
     """Where this process notes how long its exchanges take; None where nothing reads that."""
 
-    def __init__(self, connection: redis_async.Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: redis_async.Connection, connect: float) -> None:
+        self._connection, self._connect = connection, connect
         self._wire: Wire | None = None
         self._refused = self._explains = False
         """Whether a reply has said that our user lacks a right, and whether it is being found out which."""
@@ -73,13 +77,15 @@ class Connection:
     ) -> list[Any]:
         """The replies to `commands`, in order; an error reply is in the list as an exception.
 
-        `seconds` bounds the whole exchange. `first` gets the first reply and may raise, which closes the connection without
-        waiting for the others. Raises Unreachable if the connection fails. The server may have run the commands even then, so
-        check before you repeat them.
+        `seconds` bounds the whole exchange, after the time that a new connection takes. `first` gets the first reply and may
+        raise, which closes the connection without waiting for the others. Raises Unreachable if the connection fails. The
+        server may have run the commands even then, so check before you repeat them.
         """
         try:
             if self._wire is None or self._wire.lost:
-                self._wire = await self._open()
+                longest = min(self._connect + LOGIN_SECONDS, seconds or COMMAND_SECONDS)
+                async with asyncio.timeout(max(self._connect, longest)):
+                    self._wire = await self._open()
             began = time.perf_counter()
             replies = await self._wire.exchange(commands, seconds, first)
         except OSError as error:  # TimeoutError is a subclass
@@ -184,7 +190,10 @@ class Connections:
     def _open(self) -> Connection:
         if self._pool is None:
             self._pool = _async_pool(self.url, COMMAND_SECONDS, self._connect)
-        connection = Connection(self._pool.make_connection())  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
+        connection = Connection(
+            self._pool.make_connection(),  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
+            self._connect,
+        )
         self._all.append(connection)
         return connection
 

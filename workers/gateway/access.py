@@ -139,7 +139,7 @@ def bracketed(host: str) -> str:
 
 
 def _check_host(request: HTTPConnection, names: Collection[str]) -> None:
-    host = request.headers.get("host", "").lower()
+    host = ",".join(request.headers.getlist("host")).lower()
     name, colon, port = host.rpartition(":")
     bare = name if colon and port.isdigit() else host
     if bare not in names:

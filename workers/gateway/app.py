@@ -46,7 +46,6 @@ from workers.gateway.records.queries import (
     NoQuery,
     ReadyQuery,
     SessionQuery,
-    WaitQuery,
 )
 from workers.gateway.records.record_lists import RecordLists
 from workers.gateway.records.record_types import (
@@ -145,7 +144,7 @@ def api_paths(
             "publish",
             programs.ask,
             (Content(Verdict),),
-            query=WaitQuery,
+            query=HookQuery,
             headers=TRACE_HEADERS,
             body=_EVENTS,
             refusals=(504,),

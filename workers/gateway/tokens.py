@@ -17,7 +17,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from bus.errors import ConfigError, FleethookError, NotFound
-from bus.wire.connections import Connections
+from bus.wire.connections import COMMAND_SECONDS, Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked, flat
 
@@ -29,6 +29,10 @@ PREFIX: Final = "fht_"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _FRESH_SECONDS: Final = 1.0
 """Seconds after which a gateway reads the tokens again: then it refuses a revoked one."""
+_READ_SECONDS: Final = 2.0
+_OLD_SECONDS: Final = 10.0
+"""How long a gateway waits for them, since a call waits too; and after a failure, how old its copy may be for calls that do not
+wait for the next reading."""
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -75,10 +79,10 @@ async def create_token(
     return secret, token
 
 
-async def list_tokens(connections: Connections, keys: Keys) -> tuple[Token, ...]:
-    """Every token, oldest first; an entry that cannot be read is left out. Raises Unreachable."""
+async def list_tokens(connections: Connections, keys: Keys, seconds: float = COMMAND_SECONDS) -> tuple[Token, ...]:
+    """Every token, oldest first; an entry that cannot be read is left out. Raises Unreachable after `seconds`, too."""
     with connections.lease() as connection:
-        (rows,) = await connection.exchange([("HGETALL", keys("tokens"))])
+        (rows,) = await connection.exchange([("HGETALL", keys("tokens"))], seconds)
     found = []
     for raw in flat(checked(rows, "reading the tokens")).values():
         try:
@@ -108,6 +112,7 @@ class TokenBook:
         self._read_at = 0.0
         self._failure: FleethookError | None = None
         self._reading = asyncio.Lock()
+        self._beside: asyncio.Task[None] | None = None
 
     async def tokens(self) -> tuple[Token, ...]:
         """The tokens; raises FleethookError if none could ever be read."""
@@ -128,20 +133,30 @@ class TokenBook:
     async def _since(self, moment: float) -> tuple[Token, ...]:
         """The tokens as they were at `moment` or later, or an old copy if reading failed since then.
 
-        Only one call reads them at a time, and those that waited for it use its result, so wrong tokens cause no flood.
+        Only one call reads them at a time, and those that waited for it use its result, so wrong tokens cause no flood. Soon
+        after a failure no call waits for the next reading: a server that hangs takes its whole time.
         """
-        if self._tokens is None or self._read_at < moment:
-            async with self._reading:
-                if self._tokens is None or self._read_at < moment:
-                    began = time.monotonic()
-                    try:
-                        self._tokens, self._failure = await list_tokens(self._connections, self._keys), None
-                    except FleethookError as error:
-                        if self._tokens is None:
-                            raise
-                        self._failure = error
-                    self._read_at = began
+        if self._tokens is not None and self._failure is not None and self._read_at >= moment - _OLD_SECONDS:
+            if not self._reading.locked():
+                self._beside = asyncio.create_task(self._read(moment))
+        elif self._tokens is None or self._read_at < moment:
+            await self._read(moment)
+        assert self._tokens is not None  # noqa: S101 - else reading raised
         return self._tokens
+
+    async def _read(self, moment: float) -> None:
+        """Read the tokens, if they were not read since `moment`; raises FleethookError if there is no older copy."""
+        async with self._reading:
+            if self._tokens is None or self._read_at < moment:
+                began = time.monotonic()
+                try:
+                    self._tokens = await list_tokens(self._connections, self._keys, _READ_SECONDS)
+                    self._failure = None
+                except FleethookError as error:
+                    if self._tokens is None:
+                        raise
+                    self._failure = error
+                self._read_at = began
 
     async def _surely_since(self, moment: float) -> tuple[Token, ...]:
         """The tokens as they were at `moment` or later; raises FleethookError if they could not be read since then."""

@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.flow, pytest.mark.req("G-02")]
 
 CALL = {"session_id": "s", "tool_name": "Bash", "tool_input": {"command": "ls"}}
 HOOK = "/v1/hooks/claude/PreToolUse"
+EVENT = {"type": "tool:pre_execute", "tool": "bash", "session": "s", "input": {"command": "ls"}}
 
 
 def refused(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
@@ -111,6 +112,18 @@ def test_a_gateway_answers_to_its_own_names_only(gateway: Gateway, host: str) ->
     assert named.status_code == 200
 
 
+def test_a_call_with_two_names_is_refused(gateway: Gateway) -> None:
+    """Two parsers in a row would each believe another one."""
+    connection = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=PATIENCE)
+    connection.putrequest("GET", "/livez", skip_host=True)
+    for host in ("localhost", "evil.example"):
+        connection.putheader("Host", host)
+    connection.endheaders()
+    response = connection.getresponse()
+    assert (response.status, json.load(response)["code"]) == (403, "host-refused")
+    connection.close()
+
+
 @pytest.mark.parametrize(
     "headers",
     [
@@ -157,8 +170,32 @@ def test_errors_of_paths_and_methods_have_the_same_shape(gateway: Gateway) -> No
         refused(client.get("/no/such/path"), 404, "path")
         assert "POST" in refused(client.get(HOOK), 405, "method")["detail"]
         refused(client.post(HOOK, params={"wait": "soon"}, json=CALL), 400, "wait-invalid")
-        refused(client.post(HOOK, params={"on_failure": "maybe"}, json=CALL), 400, "policy-invalid")
         refused(client.post(HOOK, headers={"Idempotency-Key": "a b"}, json=CALL), 400, "id-invalid")
+        refused(client.post(HOOK, params={"on_failur": "deny"}, json=CALL), 400, "query-invalid")
+        refused(client.post("/v1/requests", params={"on_failure": "maybe"}, json=EVENT), 400, "policy-invalid")
+
+
+@pytest.mark.parametrize(
+    ("params", "headers", "words"),
+    [
+        ([("on_failure", "deny"), ("wait", "soon")], {}, "wait has to be seconds"),
+        ([("on_failure", "deny"), ("on_failure", "allow"), ("wait", "soon")], {}, "wait has to be seconds"),
+        ([("on_failure", "deny"), ("wiat", "5s")], {}, "there is no parameter 'wiat'"),
+        ([("on_failure", "deny")], {"Idempotency-Key": "a b"}, "the header idempotency-key"),
+        ([("on_failure", "maybe")], {}, "on_failure is 'maybe'"),
+    ],
+)
+def test_a_mistake_in_an_address_lets_no_call_pass_that_has_to_be_denied_at_failures(
+    gateway: Gateway, params: list[tuple[str, str]], headers: dict[str, str], words: str
+) -> None:
+    """The agent would take a 400 for "go on"."""
+    with gateway.unix() as client:
+        response = client.post(HOOK, params=tuple(params), headers=headers, json=CALL)
+    assert response.status_code == 200
+    said = response.json()["hookSpecificOutput"]
+    assert said["permissionDecision"] == "deny"
+    assert words in said["permissionDecisionReason"]
+    assert "fleethook trace" not in said["permissionDecisionReason"], "nothing was recorded"
 
 
 def test_another_address_than_loopback_needs_a_token(tmp_path: Any) -> None:

@@ -120,6 +120,7 @@ def test_a_message_that_cannot_be_carried_out_is_an_error_and_the_connection_sta
         ("?cursor=x", "cursor-invalid"),
         ("?events=nope:", "subscription-invalid"),
         ("?where=1%2B", "subscription-invalid"),
+        ("?event=tool:*", "query-invalid"),
     ],
 )
 def test_an_address_with_a_mistake_is_refused(gateway: Gateway, token: str, query: str, code: str) -> None:

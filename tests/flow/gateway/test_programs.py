@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
+from bus.events import Event
+from bus.wire.codec import encode_event
 from tests.support.fleet import Fleet
 from tests.support.gateway import Gateway, start_gateway
 from tests.support.waiting import wait_until
@@ -23,6 +26,14 @@ hooks: [{id: no-rm, on: 'tool:pre_execute:bash', rule: {reason: no rm, instead: 
 DENIED = 'fleethook_verdicts_total{agent="generic",event="tool:pre_execute",source="rule",verdict="deny"}'
 CALL = {"type": "tool:pre_execute", "tool": "bash", "session": "over-http", "input": {"command": "rm x"}}
 CLOUD = {"specversion": "1.0", "id": "a 1", "source": "/ci/7", "type": "dev.fleethook.session.start"}
+
+
+BASE64 = b'{"specversion":"1.0","id":"b","source":"/ci","type":"a:b","data_base64":"%b"}'
+
+
+def packed(words: list[bytes]) -> bytes:
+    """A record of the spool."""
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -65,6 +76,53 @@ def test_cloudevents_come_in_every_form(world: Fleet, gateway: Gateway, form: st
     assert event.data["cloudevent"] == {"source": "/ci/7", "id": form, "traceid": "t1"}
 
 
+@pytest.mark.parametrize(
+    ("kind", "raw", "found"),
+    [
+        ("application/json", b'{"session": "b64", "model": "m"}', {"model": "m"}),
+        ("image/png", b"\x89PNG", {"base64": "iVBORw=="}),
+    ],
+)
+def test_bytes_in_cloudevents_are_read_and_header_values_are_decoded(
+    world: Fleet, gateway: Gateway, kind: str, raw: bytes, found: dict[str, str]
+) -> None:
+    cloud = {**CLOUD, "id": kind, "datacontenttype": kind, "data_base64": base64.b64encode(raw).decode()}
+    with gateway.unix() as client:
+        sent = client.post("/v1/events", json=cloud, headers={"Content-Type": "application/cloudevents+json"})
+        headers = {f"ce-{name}": str(value) for name, value in {**CLOUD, "id": f"h-{kind}"}.items()}
+        other = client.post("/v1/events", json={}, headers={**headers, "ce-subject": "caf%C3%A9%20%25"})
+    data = world.event(sent.json()["id"]).event.data
+    assert {name: value for name, value in data.items() if name != "cloudevent"} == found
+    assert world.event(other.json()["id"]).event.session == "café %"
+
+
+@pytest.mark.req("X-03")
+def test_no_caller_announces_what_only_fleethook_announces(gateway: Gateway) -> None:
+    """Else the record, the feed and webhooks would say that somebody resumed, or answered, who did not."""
+    event = {"type": "approval:answered", "data": {"by": "ana"}}
+    body = encode_event(Event(type="approval:answered"))
+    fields = [b"events", b"id", b"made-up", b"source", b"claude", b"event", b"PreToolUse", b"body", body]
+    with gateway.unix() as client:
+        for response in (
+            client.post("/v1/events", json=[CALL, event]),
+            client.post("/v1/requests", json=event),
+            client.post("/v1/hooks/mine/approval:answered", json={}),
+            client.post("/v1/hooks/generic/notification", json=event),
+            client.post("/v1/entries", content=packed(fields)),
+            client.post("/v1/entries", content=packed([*fields[:4], b"mine", *fields[5:]])),
+        ):
+            assert (response.status_code, response.json()["code"]) == (400, "type-reserved"), response.text
+
+
+def test_a_request_names_its_failure_policy(gateway: Gateway) -> None:
+    with gateway.unix() as client:
+        for policies, decision in ((["allow"], "abstain"), (["ask", "allow"], "ask"), (["deny"], "deny")):
+            params = [("wait", "1ms"), *(("on_failure", policy) for policy in policies)]
+            response = client.post("/v1/requests", json=CALL, params=tuple(params))
+            verdict = response.json()
+            assert (verdict["decision"], bool(verdict["fallback"])) == (decision, True)
+
+
 def test_a_request_gets_the_verdict(world: Fleet, gateway: Gateway) -> None:
     with gateway.unix() as client:
         denied = client.post("/v1/requests", json=CALL, params={"wait": "60s"})
@@ -91,6 +149,9 @@ def test_a_request_gets_the_verdict(world: Fleet, gateway: Gateway) -> None:
         (b"<a/>", "application/xml", 415, "media type"),
         (b"{}", "application/cloudevents+json", 400, "needs specversion, id, source, type"),
         (b"{}", "application/cloudevents-batch+json", 400, "a JSON list"),
+        (BASE64 % b"!!!", "application/cloudevents+json", 400, "data_base64 is not base64"),
+        (BASE64 % b'e30K","data":"x', "application/cloudevents+json", 400, "either data or"),
+        (b'{"type":"fleet:resumed"}', "application/json", 400, "only Fleethook itself announces fleet:resumed"),
     ],
 )
 def test_what_is_no_event_is_an_error_in_words(

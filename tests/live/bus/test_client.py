@@ -203,6 +203,26 @@ async def test_redis_away_is_said_at_once_and_spooled(server: Server, keys: Keys
     assert spool_status(spool).records == 2
 
 
+@pytest.mark.req("X-06", "G-20")
+async def test_a_server_that_hangs_keeps_nobody_waiting_for_a_connection(
+    server: Server, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its kernel accepts connections, and nothing is said: the answer comes, and the events are in the spool."""
+    monkeypatch.setattr("bus.wire.connections.COMMAND_SECONDS", 3_600.0)
+    monkeypatch.setattr("bus.transport.COMMAND_SECONDS", 3_600.0)
+    spool = tmp_path / "spool"
+    async with (
+        Proxy(server.url) as proxy,
+        Bus(proxy.url, namespace=namespace(keys), on_failure="deny", spool=spool) as bus,
+    ):
+        proxy.freeze()
+        said = await bus.request(bash(), budget=BUDGET)
+        await bus.publish(Event(type="session:start"))
+        proxy.thaw()
+    assert (said.decision, "did not answer in time" in said.fallback) == ("deny", True)
+    assert spool_status(spool).records == 2
+
+
 async def test_a_budget_is_kept_where_nobody_answers(
     server: Server, keys: Keys, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ with the bytes of the reply, or any number of `events` entries. The hook command
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import time
 from typing import Final
@@ -14,13 +15,17 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bus.errors import NoEvaluator, Unanswered, Unreachable
+from bus.agents import find
+from bus.agents.generic import DIALECT as GENERIC
+from bus.errors import DecodeError, NoEvaluator, Unanswered, Unreachable
 from bus.requests import MOST_BUDGET_MS, checked_context
 from bus.shim.spool import BATCH_BYTES, read_records
 from bus.transport import Fields, Transport
+from bus.wire.codec import decode_body
 from bus.wire.entry_fields import PUBLISHED
 from bus.wire.streams import checked
 from workers.gateway.bodies import MOST_BYTES, read_body
+from workers.gateway.calls.event_formats import refuse_own_payload
 from workers.gateway.calls.trace_headers import server_span
 from workers.gateway.calls.verdict_wait import ask, or_hang_up, refuse_secret
 from workers.gateway.problems import Problem
@@ -34,6 +39,8 @@ FIELDS: Final = frozenset({*PUBLISHED, "of", "flag"})
 Named = dict[str | bytes | int, str | bytes | int]
 """The fields of one entry by name."""
 
+_BYTES: Final = (b"\xc4", b"\xc5", b"\xc6")
+"""How the body of an agent's own payload begins, in msgpack."""
 _TIMES: Final = frozenset({"budget", "patience"})
 _NAMES: Final = frozenset({"id", "source", "event", "host", "of", "parent"})
 _IDS: Final = frozenset({"id", "of", "parent"})
@@ -103,7 +110,7 @@ class Entries:
                 raise Problem(503, "busy", "this gateway ends; send the request again") from error
             names = ("source", "event", "host")
             about = tuple(part for name in names for part in (name, named.get(name, b"")))
-            await self._transport.report_fallback(entry, about, str(error))
+            await self._transport.report_fallback(entry, about, error)
             return error.answer
         except NoEvaluator as error:
             raise Problem(503, "no-evaluator", str(error)) from error
@@ -133,10 +140,21 @@ def read_entries(body: bytes) -> tuple[list[Fields], list[Fields]]:
         for name, value in zip(names, words[1::2], strict=True):
             if name in _IDS:
                 refuse_secret(value.decode("utf-8", "replace"), f"the field {name} of an entry")
+        _refuse_own(dict(zip(names, words[1::2], strict=True)))
         fields = (part for name, value in zip(names[1:], words[3::2], strict=True) for part in (name, value))
         entry: Fields = ("id", words[1].decode("ascii"), *fields)
         (requests if stream == b"requests" else events).append(entry)
     return requests, events
+
+
+def _refuse_own(fields: dict[str, bytes]) -> None:
+    """Raise Problem for an event that only Fleethook announces; a body that cannot be read is the evaluator's to refuse."""
+    source, native = (fields.get(name, b"").decode("utf-8", "replace") for name in ("source", "event"))
+    body = fields.get("body", b"")
+    if body[:1] in _BYTES and find(source).name != GENERIC.name:
+        return
+    with contextlib.suppress(DecodeError):
+        refuse_own_payload(source, native, decode_body(body))
 
 
 def _text(named: Named, name: str) -> str:

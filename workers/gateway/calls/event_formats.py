@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+from urllib.parse import unquote
 
 import msgspec
 
+from bus.agents import find
 from bus.agents.generic import DIALECT
 from bus.errors import DecodeError
-from bus.events import Event, EventType
+from bus.events import OWN, Event, EventType
 from bus.wire.codec import read_json, write_json
 from workers.delivery.formats.cloudevents import PREFIX
 from workers.gateway.calls.verdict_wait import refuse_secret
@@ -36,7 +40,7 @@ def read_events(headers: Mapping[str, str], body: bytes) -> tuple[list[Event], b
     media = headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if "ce-specversion" in headers:
         attributes: dict[str, Any] = {
-            name[3:]: value for name, value in headers.items() if name.startswith("ce-") and name != "ce-data"
+            name[3:]: unquote(value) for name, value in headers.items() if name.startswith("ce-") and name != "ce-data"
         }
         if body:
             attributes["data"] = _json(body, media)
@@ -51,6 +55,24 @@ def read_events(headers: Mapping[str, str], body: bytes) -> tuple[list[Event], b
         raise DecodeError(f"a request has at most {MOST_EVENTS} events, and this one has {len(many)}")
     read = _from_cloudevent if media == BATCH else _canonical
     return [_numbered(read, item, index, len(many)) for index, item in enumerate(many)], isinstance(value, list)
+
+
+def refuse_own(kind: str) -> None:
+    """Raise Problem for a type of Fleethook itself: a caller could announce a resume or an answer that there was not."""
+    if kind in OWN:
+        raise Problem(400, "type-reserved", f"only Fleethook itself announces {kind}; give your event another type")
+
+
+def refuse_own_payload(source: str, native: str, payload: bytes | Event) -> None:
+    """The same for a payload, which names its type where it is canonical."""
+    if isinstance(payload, bytes):
+        if find(source).name != DIALECT.name:
+            return
+        try:
+            payload = DIALECT.read(native, payload)
+        except DecodeError:  # the evaluator says so, by the failure policy
+            return
+    refuse_own(payload.type)
 
 
 def _numbered(read: Callable[[object], Event], item: object, index: int, count: int) -> Event:
@@ -74,11 +96,29 @@ def _canonical(value: object) -> Event:
     if not isinstance(value, dict):
         raise DecodeError(f"an event is a JSON object, not a {type(value).__name__}")
     event = DIALECT.read("", write_json(value))
+    refuse_own(event.type)
     if event.id and not _ID.fullmatch(event.id):
         raise DecodeError("an event's id has 1 to 64 letters, digits, '_' and '-'")
     refuse_secret(event.id, "the event's id")
     refuse_secret(event.parent, "the event's parent")
     return event
+
+
+def _data(cloud: dict[str, Any]) -> Any:
+    """The data of a CloudEvent: JSON, or bytes in base64, which are read if they are JSON and kept as they came if not."""
+    encoded = cloud.get("data_base64")
+    if encoded is None:
+        return cloud.get("data")
+    if "data" in cloud or not isinstance(encoded, str):
+        raise DecodeError("a CloudEvent has either data or, as text, data_base64")
+    try:
+        raw = base64.b64decode(encoded, validate=True)
+    except binascii.Error as error:
+        raise DecodeError(f"data_base64 is not base64: {error}") from error
+    kind = str(cloud.get("datacontenttype") or "application/json").partition(";")[0].strip().lower()
+    if kind == "application/json" or kind.endswith("+json"):
+        return read_json(raw)
+    return {"data": {"base64": encoded}}
 
 
 def _from_cloudevent(value: object) -> Event:
@@ -94,7 +134,7 @@ def _from_cloudevent(value: object) -> Event:
         raise DecodeError(f"a CloudEvent needs {', '.join(missing)}")
     if value["specversion"] != "1.0":
         raise DecodeError(f"CloudEvents {value['specversion'][:20]!r} are not supported; send specversion 1.0")
-    data = value.get("data")
+    data = _data(value)
     fields: dict[str, Any] = dict(data) if isinstance(data, dict) else {} if data is None else {"data": {"value": data}}
     kind = value["type"].removeprefix(PREFIX)
     trace = {name: item for name in _TRACE if isinstance(item := value.get(name), str)}

@@ -29,11 +29,13 @@ from bus.shim.answer import HookAnswer, unpack_answer
 from bus.tracing.context import TraceContext
 from bus.tracing.spans import Span
 from bus.transport import Fields, Transport
-from bus.verdicts import POLICIES, POLICIES_BY_STRICTNESS, Policy, Verdict, bus_policy, failed
+from bus.verdicts import POLICIES_BY_STRICTNESS, Policy, Verdict, bus_policy, failed
 from bus.wire.codec import encode_payload, write_json
 from workers.fleet_control.enforcement import Enforcement, stopped
 from workers.gateway.access import LOCAL
 from workers.gateway.bodies import read_body
+from workers.gateway.calls.event_formats import refuse_own_payload
+from workers.gateway.calls.policies import given_policies, meant_policies
 from workers.gateway.calls.trace_headers import incoming_context, server_span
 from workers.gateway.calls.verdict_wait import answer_headers, ask, or_hang_up, refuse_secret, wait_seconds
 from workers.gateway.problems import Problem
@@ -115,6 +117,7 @@ class Hooks:
         began = time.monotonic()
         call = self._call(request)
         payload = await read_body(request)
+        refuse_own_payload(call.agent, call.native, payload)
         with server_span(request, ROUTE, incoming_context(request), call.id) as span:
             span.set({"fleethook.agent.kind": call.agent, "fleethook.hook.event": call.native})
             return await self._answer(request, call, payload, began, span)
@@ -142,15 +145,18 @@ class Hooks:
             span.fail(type(error).__name__)
             log.warning("hook call %s of %s: fallback %s: %s", call.id, call.agent, call.policy, why)
             about = ("source", call.agent, "event", call.native, "host", call.host)
-            await self._transport.report_fallback(entry, about, why)
+            await self._transport.report_fallback(entry, about, error)
             held = unpack_answer(error.answer) if isinstance(error, Unanswered) else None
             return _response(request, call, self._stopped(call, payload) or held or call.fallback(why), why)
         return _response(request, call, answer)
 
     def refuse(self, request: Request, problem: Problem) -> Response:
-        """The response to a call that was refused or failed: the failure policy's decision if it has one, else the error."""
+        """The response to a call that was refused or failed: the failure policy's decision if it has one, else the error.
+
+        A call with a mistake in its address or headers has a failure policy too; one that cannot be read is `deny`.
+        """
         try:
-            call = self._call(request)
+            call = self._call(request, strict=False)
         except FleethookError:
             return problem.response()
         stopped = self._stopped(call, b"") if problem.status not in _STRANGERS else None
@@ -169,7 +175,8 @@ class Hooks:
             stop = self._stops.stop_for_unread(Event(type=call.can.type, source=call.agent, host=call.host))
         return None if stop is None else call.dialect.render(call.native, stopped(Verdict(event=call.id), stop))
 
-    def _call(self, request: Request) -> HookRequest:
+    def _call(self, request: Request, *, strict: bool = True) -> HookRequest:
+        """The call that a request is; raises Problem. Not `strict`: mistakes in its query and headers are no problem."""
         agent, native = request.path_params["agent"], request.path_params["event"]
         if not _NAME.fullmatch(agent):
             raise Problem(404, "agent-unknown", "the agent's name has letters, digits, '_', '.' and '-'")
@@ -178,8 +185,9 @@ class Hooks:
         if can is None and (dialect.name != "generic" or ":" not in native):
             raise _unknown(agent, dialect, native)
         headers, query = request.headers, request.query_params
-        policy = max(self._policy, _policy(query.get("on_failure", "allow")), key=POLICIES_BY_STRICTNESS.index)
-        budget, patience = self._times(dialect, can, request)
+        policies = given_policies(query) if strict else meant_policies(query)
+        policy = max(self._policy, *policies, key=POLICIES_BY_STRICTNESS.index)
+        budget, patience = self._times(dialect, can, request) if strict else (self._budget, 0.0)
         return HookRequest(
             agent=source_name(agent),
             native=native,
@@ -188,9 +196,9 @@ class Hooks:
             policy=bus_policy(policy, can.type) if can is not None else "allow",
             budget=budget,
             patience=patience,
-            id=_id(headers, "idempotency-key") or event_id(),
+            id=(_id(headers, "idempotency-key") or event_id()) if strict else "",
             host=headers.get("fleethook-host", "")[:255] or _caller_host(request),
-            parent=_id(headers, "fleethook-parent"),
+            parent=_id(headers, "fleethook-parent") if strict else "",
         )
 
     def _times(self, dialect: AgentDialect, can: Capability | None, request: Request) -> tuple[float, float]:
@@ -235,12 +243,6 @@ def _unknown(agent: str, dialect: AgentDialect, native: str) -> Problem:
         f"A program of your own sends canonical types: POST /v1/hooks/{agent}/tool:pre_execute"
     )
     return Problem(404, "agent-unknown", text)
-
-
-def _policy(text: str) -> Policy:
-    if text not in POLICIES:
-        raise Problem(400, "policy-invalid", f"on_failure is {text[:40]!r}; it is one of {', '.join(POLICIES)}")
-    return text
 
 
 def _id(headers: Mapping[str, str], name: str) -> str:

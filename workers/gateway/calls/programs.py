@@ -19,11 +19,12 @@ from bus.requests import checked_context
 from bus.tracing.context import NO_CONTEXT, at_trace
 from bus.tracing.spans import Span
 from bus.transport import Fields, Transport, event_entry
-from bus.verdicts import Policy, Verdict, bus_policy, failed
+from bus.verdicts import POLICIES_BY_STRICTNESS, Policy, Verdict, bus_policy, failed
 from bus.wire.codec import decode_verdict, write_json
 from workers.fleet_control.enforcement import Enforcement
 from workers.gateway.bodies import read_body
 from workers.gateway.calls.event_formats import read_events
+from workers.gateway.calls.policies import given_policies
 from workers.gateway.calls.trace_headers import incoming_context, server_span
 from workers.gateway.calls.verdict_wait import answer_headers, ask, or_hang_up, wait_seconds
 from workers.gateway.problems import Problem
@@ -55,15 +56,16 @@ class Programs:
     async def ask(self, request: Request) -> Response:
         """Ask for a verdict on one event. Answers 200 with the verdict; its `fallback` says why no hook decided."""
         began = time.monotonic()
+        policy = max(self._policy, *given_policies(request.query_params), key=POLICIES_BY_STRICTNESS.index)
         events, _ = read_events(request.headers, await read_body(request))
         if len(events) != 1:
             raise Problem(400, "one-event", "a request is about one event; send a request for each event")
         event = _placed(events[0])
         with _span(request, "/v1/requests", [event]) as span:
-            return _verdict(event, await self._ask(request, _traced(event, span), began, span))
+            return _verdict(event, await self._ask(request, _traced(event, span), policy, began, span))
 
-    async def _ask(self, request: Request, event: Event, began: float, span: Span) -> Verdict:
-        entry = event_entry(event, _folder(event), self._policy, by="gateway")
+    async def _ask(self, request: Request, event: Event, policy: Policy, began: float, span: Span) -> Verdict:
+        entry = event_entry(event, _folder(event), policy, by="gateway")
         try:
             waiting = ask(self._transport, entry, began + (wait_seconds(request) or self._budget))
             return decode_verdict(await or_hang_up(request, waiting))
@@ -72,8 +74,8 @@ class Programs:
         except FleethookError as error:
             span.fail(type(error).__name__)
             about = ("source", event.source, "event", event.type, "host", event.host)
-            await self._transport.report_fallback(entry, about, str(error))
-            fallback = failed(bus_policy(self._policy, event.type), str(error), event=event.id)
+            await self._transport.report_fallback(entry, about, error)
+            fallback = failed(bus_policy(policy, event.type), str(error), event=event.id)
             if isinstance(error, Unanswered):
                 fallback = decode_verdict(error.answer)
             return self._stops.verdict(event, fallback) or fallback

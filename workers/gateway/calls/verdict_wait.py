@@ -80,7 +80,7 @@ async def ask(
 
 def answer_headers(event: str, fallback: str = "") -> dict[str, str]:
     """The headers of an answer: the event's id for `fleethook trace`, and the reason of a fallback."""
-    headers = {"Fleethook-Event": event, "Cache-Control": "no-store"}
+    headers = {"Fleethook-Event": event, "Cache-Control": "no-store"} if event else {"Cache-Control": "no-store"}
     if fallback:
         headers["Fleethook-Fallback"] = "".join(letter if " " <= letter <= "~" else "?" for letter in fallback)[:256]
     return headers

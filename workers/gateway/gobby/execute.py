@@ -87,7 +87,7 @@ class HookCalls:
             why = str(error)
             log.warning("hook call %s of gobby: fallback %s: %s", event.id, self._policy, why)
             about = ("source", event.source, "event", event.type, "host", event.host)
-            await self._transport.report_fallback(entry, about, why)
+            await self._transport.report_fallback(entry, about, error)
             fallback = failed(bus_policy(self._policy, event.type), why, event=event.id)
             if isinstance(error, Unanswered):
                 fallback = decode_verdict(error.answer)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+import msgspec
 from starlette.datastructures import QueryParams
 
 from bus.errors import DecodeError
 from bus.wire.codec import read_json
 from workers.gateway.live.subscriptions import Subscriptions
 from workers.gateway.problems import Problem
+from workers.gateway.records.queries import LiveQuery, bad_query
+
+_PARAMETERS: Final = frozenset(field.name for field in msgspec.structs.fields(LiveQuery))
 
 
 def asked_subscriptions(query: QueryParams) -> Subscriptions:
     """The subscriptions of `?events=tool:*,session:*&where=…`; raises Problem."""
+    if unknown := sorted(set(query) - _PARAMETERS):
+        raise bad_query(f"there is no parameter {unknown[0][:80]!r}; there are {', '.join(sorted(_PARAMETERS))}")
     subscriptions = Subscriptions()
     patterns = [part.strip() for text in query.getlist("events") for part in text.split(",") if part.strip()]
     where = query.get("where", "")

@@ -121,7 +121,7 @@ class DeliveryQuery(LetterQuery, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class HookQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Parameters of a hook call."""
+    """Parameters of a hook call, and of a request for a verdict."""
 
     on_failure: Annotated[Policy, Meta(description="The failure policy; a stricter setting wins.")] = "allow"
     wait: Wait = ""
@@ -133,12 +133,6 @@ class LiveQuery(msgspec.Struct, frozen=True, kw_only=True):
     cursor: Annotated[str, Meta(description="The cursor of the last message; without it the feed begins now.")] = ""
     events: Annotated[str, Meta(description="Event patterns, with commas between them.")] = ""
     where: Annotated[str, Meta(description="A CEL condition, as a hook's `when`.")] = ""
-
-
-class WaitQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Parameters of a request for a verdict."""
-
-    wait: Wait = ""
 
 
 class ReadyQuery(msgspec.Struct, frozen=True, kw_only=True):

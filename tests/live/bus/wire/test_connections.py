@@ -126,3 +126,24 @@ async def test_a_reply_that_never_comes_costs_the_time_that_was_given() -> None:
     async with wire(b"$5\r\nhal") as (one, _):
         with pytest.raises(TimeoutError):
             await one.exchange(PING, 0.05, None)
+
+
+async def test_a_server_that_accepts_connections_and_says_nothing_costs_the_time_for_a_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A hung server, or one behind a cut line: its kernel still accepts."""
+    monkeypatch.setattr("bus.wire.connections.COMMAND_SECONDS", 3_600.0)
+    ends: list[asyncio.StreamWriter] = []
+    silent = await asyncio.start_server(lambda _, end: ends.append(end), "127.0.0.1", 0)
+    port = silent.sockets[0].getsockname()[1]
+    connections = Connections(f"redis://:secret@127.0.0.1:{port}", connect=0.05)
+    try:
+        for seconds in (0.1, 3_600.0):
+            with connections.lease() as connection, pytest.raises(Unreachable, match="did not answer in time"):
+                await connection.exchange(PING, seconds)
+    finally:
+        await connections.close()
+        for end in ends:
+            end.close()
+        silent.close()
+        await silent.wait_closed()
