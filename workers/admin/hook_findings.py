@@ -14,11 +14,12 @@ from typing import Final
 
 from bus.config.documents import Document, PathParts, load
 from bus.config.validation import suggestion
-from bus.errors import ConfigError
+from bus.errors import ConditionError, ConfigError, NotBoolean
 from bus.events import Event, EventType
 from bus.hookfiles.programs import problems
 from bus.hooks import NATIVE, Endpoint, Hook
 from bus.hooksets.hookfile import HookFile
+from bus.matching.conditions import compile_condition
 from bus.matching.patterns import Index
 from bus.tool_names import CANONICAL, TABLE
 
@@ -93,6 +94,20 @@ def _program_findings(hook: Hook, folder: str) -> Iterator[tuple[str, str]]:
     for problem in problems(hook.command, hook.args, base=base, root=folder, path=path):
         if hook.dialect == NATIVE or not problem.of_file:  # the readers of other dialects report their files themselves
             yield problem.message, problem.hint
+
+
+def check_condition(text: str) -> None:
+    """Raise ConfigError for a condition that cannot be read, that reads a field which no event has, or gives no truth value."""
+    condition = compile_condition(text)
+    for message, hint in unknown_fields(text):
+        raise ConfigError(f"{message}; {hint}")
+    nothing = Event(type="", source="generic")
+    try:
+        condition({"event": nothing.facts(), "verdict": {"decision": "", "reason": ""}})
+    except NotBoolean as error:
+        raise ConfigError(str(error)) from error
+    except ConditionError:  # this event lacks a field that others have
+        pass
 
 
 def unknown_fields(condition: str) -> Iterator[tuple[str, str]]:

@@ -113,6 +113,11 @@ def test_an_operator_stops_and_resumes_over_http(
     assert "by token" in command("stop", "--list").out
     for wrong in ({"where": "event.host ="}, {"where": "x" * 3000}, {"until": 1}):
         assert operator.post("/v1/stop", json=wrong).status_code == 400
+    for where, words in (("event.hots == 'a'", 'did you mean "host"?'), ("1 + 1", "gives int, not true or false")):
+        said = operator.post("/v1/stop", json={"where": where})
+        assert (said.status_code, said.json()["code"]) == (400, "where-invalid"), "it would stop all agents"
+        assert words in said.json()["detail"]
+        assert operator.post("/v1/messages", json={"where": where, "text": "x"}).status_code == 400
     assert operator.post("/v1/resume", json={"ids": ["nothing"]}).status_code == 404
     assert operator.post("/v1/resume").json()["lifted"][0]["reason"] == "by token"
     assert decision(claude.hook("PreToolUse", call())) == ""

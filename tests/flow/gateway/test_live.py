@@ -120,6 +120,8 @@ def test_a_message_that_cannot_be_carried_out_is_an_error_and_the_connection_sta
         ("?cursor=x", "cursor-invalid"),
         ("?events=nope:", "subscription-invalid"),
         ("?where=1%2B", "subscription-invalid"),
+        ("?where=1%2B1", "subscription-invalid"),
+        ("?where=event.hots%20==%20%22a%22", "subscription-invalid"),
         ("?event=tool:*", "query-invalid"),
     ],
 )

@@ -10,6 +10,7 @@ from bus.errors import FleethookError
 from bus.events import Event
 from bus.matching.conditions import Condition, compile_condition
 from bus.matching.patterns import Index, parse_pattern
+from workers.admin.hook_findings import check_condition
 from workers.gateway.live.messages import Facts, FeedMessage
 from workers.gateway.problems import Problem
 
@@ -76,7 +77,7 @@ def _check(pattern: str, where: str) -> None:
     try:
         parse_pattern(pattern)
         if where:
-            compile_condition(where)
+            check_condition(where)
     except FleethookError as error:
         raise Problem(400, "subscription-invalid", str(error)) from error
 

@@ -18,7 +18,7 @@ from workers.gateway.access import CALLER, RIGHTS
 from workers.gateway.api_path import ApiPath, Content
 from workers.gateway.problems import Problem
 from workers.gateway.records.list_responses import list_response
-from workers.gateway.records.queries import ListQuery, read_query
+from workers.gateway.records.queries import ListQuery, check_where, read_query
 from workers.gateway.records.stop_paths import order_answer, read_order
 
 
@@ -53,6 +53,7 @@ class Messaging:
         """Send a message, in the name of the caller."""
         order = await read_order(request, MessageOrder)
         by, via = request.scope[CALLER], request.scope[RIGHTS].via
+        check_where(order.where)
         try:
             message = await say(
                 self._connections,

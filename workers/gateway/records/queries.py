@@ -10,6 +10,7 @@ from starlette.requests import Request
 
 from bus.errors import ConfigError
 from bus.verdicts import Policy
+from workers.admin.hook_findings import check_condition
 from workers.delivery.filters import Filter
 from workers.gateway.problems import Problem
 from workers.records.moments import parse_moment
@@ -73,6 +74,8 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         fields = {_PLURALS.get(name, name): value for name, value in msgspec.structs.asdict(self).items()}
         fields.pop("limit", None)
         fields.pop("cursor", None)
+        if where := fields.get("where"):
+            check_condition(where)
         return Filter(**{**fields, "since": _moment(self.since), "until": _moment(self.until)})
 
 
@@ -164,6 +167,15 @@ def read_query(request: Request, kind: type[Q]) -> Q:
 def bad_query(detail: str) -> Problem:
     """The problem of a call whose parameters are wrong."""
     return Problem(400, "query-invalid", f"{detail}; /openapi.json lists the parameters")
+
+
+def check_where(condition: str) -> None:
+    """Raise Problem for a condition with a mistake, which would fit other agents than its author means; none is fine."""
+    if condition:
+        try:
+            check_condition(condition)
+        except ConfigError as error:
+            raise Problem(400, "where-invalid", str(error)) from error
 
 
 def _moment(text: str) -> int:

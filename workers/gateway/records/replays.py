@@ -13,9 +13,9 @@ from starlette.responses import Response
 from bus.errors import ConfigError, NotFound
 from bus.events import Event
 from bus.hooksets.in_force import Watcher
-from bus.matching.conditions import compile_condition
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
+from workers.admin.hook_findings import check_condition
 from workers.gateway.access import CALLER
 from workers.gateway.api_path import ApiPath, Content
 from workers.gateway.problems import Problem
@@ -85,7 +85,7 @@ class Replays:
         try:
             since, until = parse_moment(asked.since), parse_moment(asked.until) if asked.until else 0
             if asked.where:
-                compile_condition(asked.where)
+                check_condition(asked.where)
         except ConfigError as error:
             raise Problem(400, "replay-invalid", str(error)) from error
         spec = ReplaySpec(since=since, until=until, where=asked.where, endpoint=asked.endpoint, rate=asked.rate)

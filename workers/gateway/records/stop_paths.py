@@ -9,7 +9,7 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bus.errors import ConfigError, DecodeError, PatternError
+from bus.errors import ConfigError, DecodeError
 from bus.matching.conditions import MAX_LENGTH
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
@@ -28,7 +28,7 @@ from workers.gateway.api_path import ApiPath, Content
 from workers.gateway.bodies import read_body
 from workers.gateway.problems import Problem
 from workers.gateway.records.list_responses import json_response
-from workers.gateway.records.queries import NoQuery, read_query
+from workers.gateway.records.queries import NoQuery, check_where, read_query
 
 _MOST_BODY: Final = 64 * 1024
 
@@ -85,12 +85,11 @@ class Stopping:
         """Deny prompts, tool calls and permission questions from now on, in the name of the caller."""
         order = await read_order(request, StopOrder)
         by, via = request.scope[CALLER], request.scope[RIGHTS].via
+        check_where(order.where)
         try:
             placed = await place_stop(
                 self._connections, self._keys, by=by, via=via, where=order.where, reason=order.reason
             )
-        except PatternError as error:
-            raise Problem(400, "where-invalid", str(error)) from error
         except ConfigError as error:
             raise Problem(409, "too-many-stops", str(error)) from error
         return order_answer(placed)

@@ -27,7 +27,7 @@ def message(event: Event = EVENT, decision: str = "deny") -> FeedMessage:
         ('event.session == "s2" || event.tool == "bash"', True),
         ('event.session == "s2" ? false : true', True),
         ('event.session == "s2" == false', True),
-        ('event.session == "s2" && event.no.such == 1', False),
+        ('event.session == "s2" && event.data.such == 1', False),
         ('event.session == "\\u0073\\u0031"', True),
         ('!(event.session == "s2")', True),
         ('event.input.command == "ls"', True),
