@@ -27,7 +27,8 @@ def open_(fleet: Context, read_only: bool, no_browser: bool) -> None:
     url = pages_url(fleet)
     if not url:
         raise ServerError(
-            "no gateway serves pages here; `fleethook up` starts one (FLEETHOOK_GATEWAY_PORT is its port)"
+            "no gateway serves pages here: `fleethook up` starts one; if it runs, another program has the gateway's port, and "
+            "FLEETHOOK_GATEWAY_PORT sets another one"
         )
     address = one_time_address(fleet, url, read_only=read_only)
     if fleet.json:

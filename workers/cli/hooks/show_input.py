@@ -178,7 +178,7 @@ def _show(fleet: Context, name: str, record: dict[str, Any]) -> None:
     lines.append("environment that it inherits, as in this shell; the worker's may differ")
     lines += [_variable(key, value) for key, value in sorted(record["environment"].items()) if key in inherited]
     lines.append(
-        f"{', '.join(record['new_each_time'])} is new each time: the worker finds what the command started by it"
+        f"{', '.join(record['new_each_time'])} is new each time: by it the worker finds the processes of the command"
     )
     command = f"fleethook hooks show-input {name} --hook {record['hook']} --stdin-only"
     program = plain(record["command"], _MOST_STDIN)

@@ -14,7 +14,7 @@ from workers.cli.deliveries.options import MOMENT
 from workers.cli.formatting import COLOURS, plain, short, when
 from workers.cli.hooks.sets import in_force, sound
 from workers.cli.parameters import CONDITION, DURATION
-from workers.cli.screens.columns import Cell, Column
+from workers.cli.screens.columns import Cell, Column, wrapped_lines
 from workers.cli.screens.progress import Progress
 from workers.cli.screens.rows import list_times
 from workers.cli.simulation.past_input import EXPORTS, read_past
@@ -185,7 +185,7 @@ def _report(found: BacktestResult, limit: int) -> dict[str, Any]:
 
 
 def _show(fleet: Context, found: BacktestResult, since: int, limit: int) -> None:
-    fleet.data(_heading(found, since))
+    fleet.data(wrapped_lines([_heading(found, since)]))
     if found.changed and limit:
         fleet.table(_CHANGE_COLUMNS, _change_rows(found.changed[:limit]))
         if found.changed_count > limit:
@@ -210,7 +210,7 @@ def _show(fleet: Context, found: BacktestResult, since: int, limit: int) -> None
     if rows:
         fleet.table(_HOOK_COLUMNS, rows[:_MOST_HOOKS])
     for note in _notes(found):
-        fleet.data(fleet.style(plain(note, 2_000), "yellow"))
+        fleet.data(wrapped_lines([fleet.style(plain(note, 2_000), "yellow")]))
     if found.changed:
         fleet.say("`fleethook trace ID` shows an event, `fleethook simulate --event ID --hooks FILE` every hook's part")
 

@@ -25,6 +25,7 @@ def given_event(fleet: Context, given: str, *, source: str, kind: str, cwd: Path
 
 def file_event(fleet: Context, given: str, *, source: str, kind: str, cwd: Path) -> Event:
     """The event in a file, or in stdin if `given` is `-`: Fleethook's own form, or an agent's payload."""
+    from bus.errors import DecodeError
     from workers.admin.dry_run import payload_source, read_event
 
     try:
@@ -35,4 +36,8 @@ def file_event(fleet: Context, given: str, *, source: str, kind: str, cwd: Path)
         source = payload_source(raw)
         if source != "generic":
             fleet.say(f"read as a payload of {source}; --source names another agent")
-    return read_event(raw, source=source, kind=kind, cwd=cwd)
+    try:
+        return read_event(raw, source=source, kind=kind, cwd=cwd)
+    except DecodeError as error:
+        where = "stdin" if given == "-" else given
+        raise DecodeError(f"{where} is no event: {error}") from error

@@ -12,6 +12,7 @@ from workers.cli.common import CheckFailed, Context, common_options, pass_fleet
 from workers.cli.formatting import COLOURS, event_subject, plain, verdict_lines
 from workers.cli.hooks.sets import in_force, sound
 from workers.cli.parameters import DURATION
+from workers.cli.screens.columns import wrapped_lines
 
 if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from bus.events import Event
@@ -113,7 +114,7 @@ def simulate(
         before = None if recorded is None else {"decision": recorded.decision, **msgspec.to_builtins(recorded)}
         fleet.data({**simulation_record(found), **({} if name is None else {"recorded": before})})
     else:
-        fleet.data("\n".join(_lines(fleet, found, recorded)))
+        fleet.data(wrapped_lines(_lines(fleet, found, recorded)))
     if exit_code and found.verdict.blocks:
         raise CheckFailed("")
 

@@ -13,7 +13,7 @@ from workers.cli.common import Context, common_options, pass_fleet
 from workers.cli.deliveries.options import MOMENT
 from workers.cli.formatting import plain, short, when
 from workers.cli.hooks.sets import in_force, shown_diff
-from workers.cli.screens.columns import Column
+from workers.cli.screens.columns import Column, wrapped_lines
 from workers.cli.screens.progress import Progress
 from workers.cli.simulation.past_input import EXPORTS, read_past
 from workers.runtime.wording import counted
@@ -273,9 +273,8 @@ def _show_silent(fleet: Context, silent: Sequence[tuple[Hook, str]]) -> None:
     for pack, names in by_pack.items():
         shown = ", ".join(names[:_MOST_NAMES]) + (" …" if len(names) > _MOST_NAMES else "")
         of_pack = f" of the guard pack {pack}" if pack else ""
-        fleet.data(
-            f"never matched{of_pack}: {f'{len(names)} rules (--json lists them)' if pack else plain(shown, 2_000)}"
-        )
+        what = f"{len(names)} rules (--json lists them)" if pack else plain(shown, 2_000)
+        fleet.data(wrapped_lines([f"never matched{of_pack}: {what}"]))
 
 
 def _apply(fleet: Context, found: Sequence[Suggestion], numbers: Sequence[int], *, yes: bool, dry_run: bool) -> None:
