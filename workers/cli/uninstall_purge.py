@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from workers.cli.common import Context, PartlyDone
-from workers.cli.screens.columns import Column
+from workers.cli.screens.columns import ENDLESS, Column, home_as_tilde, terminal_width
 
 if TYPE_CHECKING:  # what the command needs it imports itself, so that `--help` stays fast
     from bus.system.directories import Directories
@@ -149,7 +149,11 @@ def _show(fleet: Context, report: dict[str, Any], hooks: dict[str, list[str]], g
         if str(file.path) not in report["services"]
     ]
     if rows:
-        fleet.table((Column("GOES", 8), Column("WHERE", 8), Column("BYTES", 5, rank=1)), rows)
+        columns = (Column("WHERE", 16), Column("WHAT IS REMOVED", 16, rank=1), Column("BYTES", 12, rank=2))
+        shown = [(home_as_tilde(where), what, size) for what, where, size in rows]
+        fleet.table(
+            columns, shown if terminal_width() < ENDLESS else [(where, what, size) for what, where, size in rows]
+        )
     for path in report["stays"]:
         fleet.say(f"stays: {path}")
     if fleet.settings().redis_url:
