@@ -12,8 +12,9 @@ from bus.matching.exact_calls import ExactCall
 from bus.matching.rules import Rule
 from bus.pacing import Batch, Order
 from bus.verdicts import Hold, Policy
+from bus.workflows.values import Workflow
 
-Kind = Literal["command", "http", "rule", "plugin", "prompt", "agent"]
+Kind = Literal["command", "http", "rule", "plugin", "prompt", "agent", "workflow"]
 Layer = Literal["fleet", "user", "project", "session"]
 Format = Literal["fleethook", "cloudevents", "slack", "discord", "pagerduty", "teams", "ntfy"]
 Payload = Literal["full", "thin", "raw"]
@@ -167,6 +168,8 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The question to a model, without tools."""
     agent: ModelPrompt | None = None
     """The question to a model that may read the project's files."""
+    workflow: Workflow | None = None
+    """A workflow, which keeps a state for each session."""
     blocking: bool = True
     priority: int = 50
     """Within a layer, hooks with a lower priority run first."""
@@ -215,9 +218,11 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def kind(self) -> Kind:
-        """What it has: `command`, `http`, `rule`, `handler` (a plugin's), `prompt` or `agent`."""
+        """What it has: `command`, `http`, `rule`, `handler` (a plugin's), `prompt`, `agent` or `workflow`."""
         if self.handler is not None:
             return "plugin"
+        if self.workflow is not None:
+            return "workflow"
         if self.prompt is not None or self.agent is not None:
             return "prompt" if self.agent is None else "agent"
         return "command" if self.command else "http" if self.http is not None else "rule"
@@ -231,6 +236,9 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             return (
                 f"asks the model{named}{'' if self.agent is None else ', which may read files'}: {prompt.text.strip()}"
             )
+        if self.workflow is not None:
+            names = " -> ".join(step.name for step in self.workflow.steps)
+            return f"workflow: {names}" if names else "workflow of triggers"
         return self.command or (self.http.url if self.http is not None else "")
 
     @property

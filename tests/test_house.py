@@ -27,13 +27,13 @@ ORDER = {
     "workers": """
         cli > fork_source > roles > bench > dispatcher jobs demo gateway > simulation > admin > supervisor
         > carrier evaluator host
-        > approvals memory plugins > fleet_control > housekeeping > records
+        > workflows > approvals memory plugins > fleet_control > housekeeping > records
         > runtime coverage > delivery
     """,
     "bus": """
-        testing > chain > client runners plugins probe stop_check > transport hooksets forge requests
+        testing > chain workflow_steps > client runners plugins probe stop_check > transport hooksets forge requests
         > memory hookfiles installs sdk judge > agents host_requests > wire > config > http tally > tracing > hooks secrets
-        > matching pacing shim > system > errors outcomes > tool_arguments tools verdicts
+        > workflows > matching pacing shim > system > errors outcomes > tool_arguments tools verdicts
         > events event_folder tool_inference tool_patches > ids launcher shell tool_names tool_programs tool_words
         > lazy
     """,
@@ -72,6 +72,7 @@ KNOWN_BY = {
     "uvicorn": {"workers.gateway.server", "workers.gateway.protocols"},
     "prometheus_client": {"workers.gateway.metric_families"},
     "opentelemetry": {"bus.tracing.spans"},
+    "jinja2": {"bus.workflows.templates"},
     "mcp": {"workers.gateway.mcp"},
     "mcp_types": {"workers.gateway.mcp"},
 }

@@ -30,10 +30,13 @@ from workers.delivery.later_context import LateContexts
 from workers.delivery.missing_keys import WAIT_MS, missed_commands
 from workers.delivery.results import AttemptResult, attempt_label
 from workers.delivery.settlements import SettlementWriter
+from workers.plugins.when_enabled import PluginsWhenEnabled
 from workers.runtime.consumer_loop import cancel_tasks, consume, drain, let_entries_accumulate
 from workers.runtime.counters import Counters, Names, attempt_counts, background_counts
 from workers.runtime.in_flight import InFlight
 from workers.runtime.process import DRAIN_SECONDS, SELDOM_THRESHOLDS
+from workers.workflows.at_work import Workflows
+from workers.workflows.deliveries import WorkflowDeliveries
 
 log = logging.getLogger("fleethook.carrier")
 
@@ -91,7 +94,9 @@ class Carrier:
         )
         self._failures = failures if failures is not None else FailureCounts()
         links = LinkMaker(connections, keys, public_url)
-        self._attempts = Attempts(self.name, watcher, keys, LateContexts(connections, keys), self._failures, links)
+        self._late_contexts = LateContexts(connections, keys)
+        self._attempts = Attempts(self.name, watcher, keys, self._late_contexts, self._failures, links)
+        self._plugins = PluginsWhenEnabled(connections, keys, watcher, self.name)
         self._counters, self._names = Counters(connections, keys), Names()
         self._active_at = self._read_at = 0.0
         self.carried = 0
@@ -112,12 +117,15 @@ class Carrier:
         writing = asyncio.create_task(self._settlements.run())
         try:
             async with ClientPool() as clients:
+                flows = Workflows(self._connections, self._keys, self._watcher, self.name, clients, self._plugins)
+                self._attempts.workflows = WorkflowDeliveries(self._connections, self._keys, flows, self._late_contexts)
                 try:
                     turn = partial(self._turn, clients, idle)
                     await consume(self._consumer, turn, stop, who="carrier", prepare=self._prepare)
                     await drain(self._consumer, (self._busy.tasks,), self._drain)
                 finally:  # before the connections close: a cancelled attempt has no outcome
                     await cancel_tasks(self._busy.tasks)
+                    await self._plugins.close()
         finally:
             await cancel_tasks([writing])
             await self._settlements.write_last()
@@ -141,6 +149,8 @@ class Carrier:
         """Claim as many deliveries as there is room for and start them; returns whether there were any."""
         await self._watcher.refresh()
         await self._counters.send()
+        if self._plugins.is_started:
+            await self._plugins.maintain()
         room = await self._busy.room()
         if not room:
             await self._consumer.beat()
@@ -159,7 +169,7 @@ class Carrier:
         for claimed in self._read_claims(rows, {(entry.stream, entry.id): entry.delivered for entry in entries}):
             self._held.add(claimed.key)
             task = asyncio.create_task(self._attempt(claimed, clients, missed_heartbeats))
-            self._busy.add(task, command=claimed.kind == "command")
+            self._busy.add(task, command=claimed.kind in {"command", "workflow"})
         return bool(rows)
 
     async def _take(self, entries: Sequence[StreamEntry]) -> list[list[Any]]:

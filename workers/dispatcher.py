@@ -34,7 +34,7 @@ from workers.coverage.marks import CallMarks
 from workers.coverage.open_sessions import OpenSessions
 from workers.coverage.reports import Reports
 from workers.delivery.dead_letters import poison_call
-from workers.delivery.deliveries import dispatch_call, now_ms, pack_fields, plan_deliveries
+from workers.delivery.deliveries import MAY_PUBLISH, dispatch_call, now_ms, pack_fields, plan_deliveries
 from workers.memory.fact_marks import FactMarks
 from workers.plugins.published_events import PublishedRelay
 from workers.records.bounds import MemoryRelief
@@ -302,12 +302,12 @@ class Dispatcher:
             return None
         hook_set = self._watcher.for_event(event)
         deliveries = await plan_deliveries(event, verdict, hook_set, self._keys)
-        if event.parent and any(delivery.kind == "command" for delivery in deliveries):
+        if event.parent and any(delivery.kind in MAY_PUBLISH for delivery in deliveries):
             running = await lineage(self._connections, self._keys, event)
             looped = [
                 delivery
                 for delivery in deliveries
-                if delivery.kind == "command" and any(delivery.hook in hooks for _, hooks in running)
+                if delivery.kind in MAY_PUBLISH and any(delivery.hook in hooks for _, hooks in running)
             ]
             for delivery in looped:
                 log.error("%s", loop_text(delivery.hook, event, running))

@@ -51,6 +51,7 @@ from workers.runtime.request_replies import Replies
 from workers.runtime.rule_checks import RuleChecks
 from workers.runtime.slow_hooks import Slots, extended_ms, hook_seconds, is_waited_for
 from workers.runtime.stream_repair import Repairs
+from workers.workflows.at_work import Workflows
 
 log = logging.getLogger("fleethook.evaluator")
 
@@ -100,7 +101,8 @@ class Evaluator:
         """The tasks that wait for heavy checks; they take no slot."""
         self._clients, self._late_contexts = ClientPool(), LateContexts(connections, keys)
         self._plugins = PluginsWhenEnabled(connections, keys, watcher, self.name, reads_published=True)
-        self._runners = Runners(watcher, self._clients, self._late_contexts.keep, self._plugins.run)
+        flows = Workflows(connections, keys, watcher, self.name, self._clients, self._plugins)
+        self._runners = Runners(watcher, self._clients, self._late_contexts.keep, self._plugins.run, flows.run)
         self._checks, self._clock = RuleChecks(), ServerClock(connections)
         self._placement, self._recorder = Placement(connections, keys), HostRecorder(connections, keys, watcher)
         self._notices, self._outbox = FileNotices(connections, keys), Outbox(connections, self._consumer)

@@ -45,6 +45,7 @@ from workers.runtime.process import DRAIN_SECONDS
 from workers.runtime.request_hooks import RequestHooks
 from workers.runtime.rule_checks import RuleChecks
 from workers.runtime.slow_hooks import Slots, extended_ms
+from workers.workflows.at_work import Workflows
 
 log = logging.getLogger("fleethook.host")
 
@@ -81,7 +82,9 @@ class HostWorker:
         self._clients = ClientPool()
         self._notices, self._recall = FileNotices(connections, keys), Recall(connections, keys)
         self._plugins = PluginsWhenEnabled(connections, keys, watcher, self.name)
-        self._runners = Runners(watcher, self._clients, LateContexts(connections, keys).keep, self._plugins.run)
+        workflows = Workflows(connections, keys, watcher, self.name, self._clients, self._plugins)
+        keep = LateContexts(connections, keys).keep
+        self._runners = Runners(watcher, self._clients, keep, self._plugins.run, workflows.run)
         self._checks = RuleChecks()
         self._recorder = HostRecorder(connections, keys, watcher)
         self._clock = ServerClock(connections)

@@ -340,6 +340,13 @@ class FileFormat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             examples=[{"code-guardian": {"config": {"checks": ["ruff"]}}}],
         ),
     ] = msgspec.field(default_factory=dict)
+    workflows: Annotated[
+        list[Any],
+        Meta(
+            description="Workflows: steps with a state for each session, and what happens in them.",
+            examples=[[{"name": "plan-first", "steps": [{"name": "plan", "allowed_tools": ["read"]}]}]],
+        ),
+    ] = msgspec.field(default_factory=list)
     groups: Annotated[
         dict[str, list[str]],
         Meta(

@@ -199,7 +199,7 @@ def _check_published(contents: Contents) -> None:
 
 
 def _kinds(hook: Hook) -> int:
-    others = (hook.http, hook.rule, hook.handler, hook.prompt, hook.agent)
+    others = (hook.http, hook.rule, hook.handler, hook.prompt, hook.agent, hook.workflow)
     return bool(hook.command) + sum(part is not None for part in others)
 
 

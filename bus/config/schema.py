@@ -12,6 +12,8 @@ from bus.config.hook_test_entry import HookTestEntry
 from bus.config.model_entry import ModelEntry
 from bus.config.plugin_entry import PluginEntry
 from bus.config.settings import Settings
+from bus.config.workflow_actions import ACTION_KINDS
+from bus.config.workflow_entry import WorkflowEntry
 from bus.hooks import Format
 from bus.verdicts import POLICIES
 
@@ -42,6 +44,7 @@ def hook_file_schema() -> dict[str, Any]:
         ImportEntry,
         GuardSettings,
         PluginEntry,
+        WorkflowEntry,
         ModelEntry,
         Network,
         Settings,
@@ -50,6 +53,9 @@ def hook_file_schema() -> dict[str, Any]:
     _, found = msgspec.json.schema_components(kinds, ref_template=_REF)
     definitions: dict[str, dict[str, Any]] = {name: dict(schema) for name, schema in sorted(found.items())}
     top = definitions.pop(FileFormat.__name__)["properties"]
+    for kind in ACTION_KINDS:  # the field that names the action has no text of its own
+        name = kind.__struct_config__.tag
+        definitions[kind.__name__]["properties"]["action"] |= {"description": "Which action it is.", "examples": [name]}
     for open_kind in (HookEntry, EndpointEntry, ImportEntry, Settings, HookTestEntry):
         definitions[open_kind.__name__]["patternProperties"] = _EXTRA
     hook = definitions["HookEntry"]
@@ -95,6 +101,7 @@ def _top_properties(described: dict[str, dict[str, Any]]) -> dict[str, Any]:
             "type": "object",
             "additionalProperties": {"anyOf": [{"type": "boolean"}, reference(PluginEntry)]},
         },
+        "workflows": {"type": "array", "items": reference(WorkflowEntry)},
         "groups": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}},
         "network": {"anyOf": [{"type": "null"}, reference(Network)]},
         "model": {"anyOf": [{"type": "null"}, reference(ModelEntry)]},

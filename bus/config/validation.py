@@ -228,6 +228,15 @@ def _choices(info: inspect.Type, steps: PathParts) -> list[str]:
     ]
 
 
+def _tags(info: inspect.Type, steps: PathParts) -> list[str]:
+    """The values that the field at a path can have by which one of several types is chosen."""
+    return [
+        str(kind.tag)
+        for kind in _below(info, steps[:-1])
+        if isinstance(kind, inspect.StructType) and kind.tag_field == steps[-1]
+    ]
+
+
 def _explain(steps: PathParts, what: str, value: Plain, kind: type) -> tuple[str, str]:
     """Message and hint for one error of msgspec; quotes a value only where it cannot be a secret."""
     name = dotted(steps) or "this"
@@ -242,6 +251,9 @@ def _explain(steps: PathParts, what: str, value: Plain, kind: type) -> tuple[str
         hint = suggestion(found, choices) if isinstance(found, str) else ""
         lists = any(isinstance(below, inspect.ListType) for below in _below(inspect.type_info(kind), steps))
         return f"{name} has to be {_either([*choices, 'a list'] if lists else choices)}{shown}", hint
+    if what.startswith("Invalid value ") and (tags := _tags(inspect.type_info(kind), steps)):
+        hint = suggestion(found, tags) if isinstance(found, str) else ""
+        return f"{name} has to be {_either(tags)}, not {str(found)[:40]!r}", hint
     if wrong := _TYPE.match(what):
         kinds = [word for word in wrong[1].split(" | ") if word != "null"] or ["null"]
         wanted = _either([_WORDS.get(word, word) for word in kinds])

@@ -31,6 +31,7 @@ from bus.errors import ConfigError, PatternError, TargetRefused
 from bus.hooks import Endpoint, Hook, HttpCall, Layer
 from bus.hooksets.imports import Gathered, Trail, read_imports, read_one, refused_targets, sources, url_targets
 from bus.hooksets.plugins.hooks import read_plugins, with_position
+from bus.hooksets.workflows.native import read_workflows
 from bus.http.address_policy import never, parse_target
 from bus.http.address_policy import policy as address_policy
 from bus.http.proxies import MAY_NAME, check_proxy
@@ -125,15 +126,16 @@ class _HookFileReader:
             taken=self.ids,
         )
         model, wrong = read_model(self.document, parts.model, self.layer)
+        workflows, bad = read_workflows(self.document, parts.workflows, self.layer, self.on_failure, self.ids)
         plugins = read_plugins(self.document, ("plugins",), parts.plugins, self.layer, self.on_failure)
         allow = (*allow, *found.network_allow)
-        problems = [*self.problems, *wrong, *found.problems, *plugins.problems]
+        problems = [*self.problems, *wrong, *bad, *found.problems, *plugins.problems]
         problems.sort(key=lambda error: (error.file != self.document.file, error.file, error.line, error.column))
         urls = url_targets((*hooks, *found.hooks), (*endpoints, *found.endpoints), model, self.origin(("model",)))
         refused = refused_targets(urls, address_policy(allow))
         ordered = self.in_order(hooks, found)
         result = HookFile(
-            (*ordered, *with_position(plugins.hooks, len(ordered))),
+            (*ordered, *with_position((*plugins.hooks, *workflows), len(ordered))),
             (*endpoints, *found.endpoints),
             {**found.guards, **guards},
             self.on_failure,

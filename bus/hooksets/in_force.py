@@ -24,6 +24,7 @@ from bus.hooksets.published import KEPT_VERSIONS, current_version, load_version
 from bus.hooksets.sieve import Sieve
 from bus.hooksets.trust import trusted_file
 from bus.hooksets.watched_file import WatchedFile
+from bus.hooksets.workflows.carried import is_left
 from bus.http.address_policy import AddressPolicy
 from bus.http.address_policy import policy as address_policy
 from bus.ids import host_name
@@ -160,7 +161,7 @@ class HookSet:
             hook
             for hook in self._index.find(event)
             if hook.kind not in DECIDING
-            and (verdict is None or not hook.blocking)
+            and (verdict is None or not hook.blocking or is_left(hook, verdict))
             and hook.id not in self.endpoints
             and self.holds(hook, event, verdict)
         ]

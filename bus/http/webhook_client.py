@@ -141,8 +141,11 @@ class WebhookClient:
         seconds: float,
         cap: int = CAP,
         before: Before | None = None,
+        method: str = "POST",
     ) -> Reply:
         """POST `body` and read the response, all within `seconds`: look-up, connecting, sending and reading.
+
+        `method` is POST, or what a workflow names in its place.
 
         Failures of the URL or the receiver are in the Reply and are not raised; a FleethookError of `before` is raised. The
         URL is sent in its canonical spelling.
@@ -153,7 +156,7 @@ class WebhookClient:
         response: Response | None = None
         try:
             target, connector = self._routes.get(url) or self._route(url)
-            head = _head(target, headers, len(body))
+            head = _head(target, headers, len(body), method)
             response = await target.post(connector, head, body, seconds=seconds, cap=cap, before=before)
             status, reason, received = response.status, response.reason, tuple(response.headers.items())
             retry_after = response.headers.get("Retry-After", "")
@@ -198,7 +201,7 @@ class WebhookClient:
         return route
 
 
-def _head(target: PreparedTarget, headers: Mapping[str, str], length: int) -> bytes:
+def _head(target: PreparedTarget, headers: Mapping[str, str], length: int, method: str = "POST") -> bytes:
     """The head of a request; ValueError for a header that is not one line."""
     lines = "\n".join([f"{name}: {value}" for name, value in headers.items()])
     if lines.count("\n") != max(len(headers) - 1, 0) or _CONTROL.search(lines):
@@ -208,6 +211,8 @@ def _head(target: PreparedTarget, headers: Mapping[str, str], length: int) -> by
         lines = "\n".join([f"{name}: {value}" for name, value in headers.items() if name.lower() not in _FRAMING])
     written = lines.replace("\n", "\r\n") + "\r\n" if lines else ""
     first = target.request_line if has_host else target.request_line + target.host_line
+    if method != "POST":
+        first = method + first.removeprefix("POST")
     return f"{first}{defaults}{written}Content-Length: {length}\r\n\r\n".encode()
 
 

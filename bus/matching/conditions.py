@@ -162,8 +162,12 @@ def _session_context(variables: dict[str, Any]) -> Any:
 
 
 @lru_cache(maxsize=4096)
-def compile_condition(text: str) -> Condition:
+def compile_condition(
+    text: str, variables: frozenset[str] = VARIABLES, functions: frozenset[str] = FUNCTIONS
+) -> Condition:
     """Compile a CEL expression over `event.{type,tool,input,session,host,source,cwd,data}` and `verdict.…`.
+
+    `variables` and `functions` are the names that it may use; a caller with others gives their values to the condition.
 
     PatternError for a syntax error, a name or function that does not exist, a bad regular expression in `matches("…")`,
     and an expression that is too long, nests too deep or clearly costs too much.
@@ -176,20 +180,25 @@ def compile_condition(text: str) -> Condition:
 
     try:
         program = cel.compile(text)
-        variables, functions = set(program.variables()), set(program.functions())
+        used, called = set(program.variables()), set(program.functions())
         for literal in _LITERAL_REGEX.findall(text):
             cel.compile(f"''.matches({literal})").execute({})
     except _NOT_OURS:
         raise
     except BaseException as error:  # noqa: BLE001  (the library's panics descend from BaseException)
         raise _bad_condition(text, error) from None
-    if strange := sorted(variables - VARIABLES - set(_LOOP_NAME.findall(text))):
+    if strange := sorted(used - variables - set(_LOOP_NAME.findall(text))):
         raise PatternError(
             f"bad condition {text!r}: there is no {strange[0]!r}",
             hint="a condition reads event.type, event.tool, event.input, event.session, event.host, event.source, "
-            "event.cwd, event.data, session.ran and other facts, and for deliveries verdict.decision and verdict.reason",
+            "event.cwd, event.data, "
+            + (
+                "session.ran and other facts, and for deliveries verdict.decision and verdict.reason"
+                if variables == VARIABLES
+                else f"and {', '.join(sorted(variables - {'event'}))}"
+            ),
         )
-    if strange := sorted(name for name in functions - FUNCTIONS if name.isidentifier() and not name.startswith("_")):
+    if strange := sorted(name for name in called - functions if name.isidentifier() and not name.startswith("_")):
         near = difflib.get_close_matches(strange[0], FUNCTIONS, 1)
         raise PatternError(
             f"bad condition {text!r}: there is no function {strange[0]!r}",
@@ -197,9 +206,9 @@ def compile_condition(text: str) -> Condition:
             if near
             else "there are contains, startsWith, endsWith, matches, size, has, all, exists, filter, map, int, string",
         )
-    uses_session = "session" in variables
-    facts = session_facts(text) if uses_session or functions & FACT_FUNCTIONS else ()
-    return Condition(text, program, shape, uses_verdict="verdict" in variables, uses_session=uses_session, facts=facts)
+    uses_session = "session" in used
+    facts = session_facts(text) if uses_session or called & FACT_FUNCTIONS else ()
+    return Condition(text, program, shape, uses_verdict="verdict" in used, uses_session=uses_session, facts=facts)
 
 
 def _measure(text: str) -> None:
@@ -265,7 +274,7 @@ def _crossable(value: object) -> object:
     """`value` without the lone surrogates, the integers beyond 64 bits and the types that the library cannot take."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, bool | float | bytes) or value is None:
+    if isinstance(value, bool | float | bytes) or value is None or callable(value):
         return value
     if isinstance(value, int):
         return value if -(2**63) <= value < 2**63 else float(min(max(value, -(10**300)), 10**300))

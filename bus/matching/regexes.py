@@ -56,6 +56,17 @@ def compile_regex(pattern: str, *, allow_backtracking: bool = False, own: bool =
         raise PatternError(f"bad regular expression {pattern!r}: {_message(error)}", hint=_hint(pattern)) from None
 
 
+def find_group(pattern: str, text: str, group: int) -> str:
+    """The text of a group at the first place that the pattern fits, or of the whole place; empty if there is none."""
+    compile_regex(pattern)  # raises PatternError with our message
+    import re2
+
+    found = re2.compile(pattern).search(text)
+    if found is None:
+        return ""
+    return str(found.group(group if 0 <= group <= found.re.groups else 0) or "")
+
+
 def compile_alternatives(patterns: Iterable[str]) -> tuple[Regex, ...]:
     """As few expressions as possible that together find the matches of all `patterns`; PatternError for a wrong one.
 

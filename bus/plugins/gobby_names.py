@@ -13,6 +13,23 @@ ROOTS: Final = ("gobby", "src")
 """`src` is the package's first name in Gobby's plan."""
 
 
+class WorkflowState:
+    """The state of a workflow as actions get it: `state.variables["x"]`, `state.step`. Changed variables are kept."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.variables: dict[str, Any] = {}
+        self.__dict__.update(fields)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A field by its name."""
+        return self.__dict__.get(name, default)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return None
+
+
 @dataclass
 class ActionContext:
     """What an action of a workflow gets; fields that Fleethook has no value for are None."""

@@ -107,6 +107,8 @@ class Answer(msgspec.Struct, frozen=True, tag=7, array_like=True):
     failure: str = ""
     value: Any = None
     """The result of an action or condition."""
+    variables: dict[str, Any] | None = None
+    """A workflow's variables as an action left them, if it changed any."""
 
 
 TO_PROCESS: Final = msgspec.msgpack.Decoder(Load | Call | Invoke | Cancel | Finish)

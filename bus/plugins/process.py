@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import functools
 import inspect
 import logging
@@ -27,7 +28,7 @@ import msgspec
 from bus.errors import FleethookError
 from bus.events import Event
 from bus.plugins.conversion import answer, arguments, joined
-from bus.plugins.gobby_names import ActionContext
+from bus.plugins.gobby_names import ActionContext, WorkflowState
 from bus.plugins.loader import load_all, problem_text, unload
 from bus.plugins.messages import (
     EVENTS,
@@ -237,8 +238,8 @@ class _Server:
     async def _invoke(self, invoke: Invoke) -> None:
         """Call an action or a condition; its result is the answer's value."""
         try:
-            value = await self._invoked(invoke)
-            self._write(Answer(invoke.id, value=value))
+            value, variables = await self._invoked(invoke)
+            self._write(Answer(invoke.id, value=value, variables=variables))
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - as in `_run`
@@ -246,7 +247,8 @@ class _Server:
                 os._exit(OUT_OF_MEMORY)
             self._write(Answer(invoke.id, failure=problem_text(error, "")))
 
-    async def _invoked(self, invoke: Invoke) -> Any:
+    async def _invoked(self, invoke: Invoke) -> tuple[Any, dict[str, Any] | None]:
+        """The result, and the workflow's variables if an action changed them."""
         plugin = self._registry.get_plugin(invoke.plugin)
         if plugin is None:
             raise FleethookError(f"the plugin {invoke.plugin!r} is not loaded")
@@ -254,18 +256,24 @@ class _Server:
             condition = plugin._conditions.get(invoke.name)  # noqa: SLF001 - Gobby's name
             if condition is None:
                 raise FleethookError(f"the plugin {invoke.plugin!r} has no condition {invoke.name!r}")
-            return bool(condition(*invoke.args, **invoke.kwargs))
+            return bool(condition(*invoke.args, **invoke.kwargs)), None
         action = plugin.get_action(invoke.name)
         if action is None:
             raise FleethookError(f"the plugin {invoke.plugin!r} has no action {invoke.name!r}")
         fits, why = action.validate_input(invoke.kwargs)
         if not fits:
-            return {"error": f"Schema validation failed: {why}"}
+            return {"error": f"Schema validation failed: {why}"}, None
         known = {
             key: value for key, value in (invoke.context or {}).items() if key in ActionContext.__dataclass_fields__
         }
+        state = known.get("state")
+        if isinstance(state, dict):
+            known["state"] = WorkflowState(state)
+        before = copy.deepcopy(state.get("variables")) if isinstance(state, dict) else None
         returned = action.handler(ActionContext(**known), **invoke.kwargs)
-        return await returned if inspect.isawaitable(returned) else returned
+        returned = await returned if inspect.isawaitable(returned) else returned
+        after = getattr(known.get("state"), "variables", None)
+        return returned, after if isinstance(after, dict) and after != before else None
 
     def _start(self, call: int, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

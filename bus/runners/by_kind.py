@@ -25,7 +25,8 @@ _SAMPLE: Final = Event(type="tool:pre_execute", tool="bash", input={"command": "
 class Runners:
     """The runners of one process. The address policy of the set in force applies to http hooks.
 
-    `run_plugin` runs the handlers of plugins. `on_background_output` gets the output of a hook that ended in the background.
+    `run_plugin` runs the handlers of plugins, `run_workflow` workflows.
+    `on_background_output` gets the output of a hook that ended in the background.
     """
 
     def __init__(
@@ -34,8 +35,10 @@ class Runners:
         clients: ClientPool,
         on_background_output: Callable[[Event, str], Awaitable[None]] | None = None,
         run_plugin: Callable[[Hook, Event, float], Awaitable[Outcome]] | None = None,
+        run_workflow: Callable[[Hook, Event, float], Awaitable[Outcome]] | None = None,
     ) -> None:
         self._watcher, self._clients, self._run_plugin = watcher, clients, run_plugin
+        self._run_workflow = run_workflow
         self._warmed: HookSet | None = None
         self.rules: Runner = RuleRunner()
         self._commands, self._models = CommandRunner(on_background_output), ModelRunner()
@@ -74,6 +77,10 @@ class Runners:
             if self._run_plugin is None:
                 return Outcome(failure=f"plugin {hook.plugin!r} does not run in this process")
             return await self._run_plugin(hook, event, seconds)
+        if hook.kind == "workflow":
+            if self._run_workflow is None:
+                return Outcome(failure=f"workflow {hook.id!r} does not run in this process")
+            return await self._run_workflow(hook, event, seconds)
         in_force = self._watcher.for_event(event)
         client = self._clients.get(in_force.network, in_force.proxy)
         if hook.kind == "http":

@@ -44,6 +44,8 @@ DONE_MS: Final = 7 * DAY
 HOST_EVENTS_MS: Final = 2 * DONE_MS
 """Longer than events are kept for a host that is away, so that an overdue event becomes a dead letter first."""
 DEAD_MS: Final = 30 * DAY
+FLOW_MS: Final = 30 * DAY
+"""How long the state of a workflow is kept after a session's last event."""
 REPORT_MS: Final = 30 * DAY
 INSTALLS_MS: Final = 10 * MINUTE
 FAILING_MS: Final = 10 * DAY
@@ -135,6 +137,11 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("plugins:*", "string", PLUGINS_MS, "evaluators, worker hosts", "readers", "by worker: the state of its plugins, with their calls and times"),
     Key("pluginorders", "hash", "kept", "fleethook, gateways", "evaluators, worker hosts", "by plugin (`*`: all): the number of the last order to load it anew"),
     Key("observed", "stream", OBSERVED_MS, "dispatcher", "evaluators", "the last 1,000 announced events that plugins observe, each for one evaluator"),
+    Key("flow:*", "hash", FLOW_MS, "evaluators, worker host, carriers", "the same, fleethook", "by session and workflow: the state with its version, and which event has the lease"),
+    Key("flowed:*", "hash", FLOW_MS, "evaluators, worker host, carriers", "the same, fleethook", "by event: what each workflow did at it, so that it is done once"),
+    Key("flowvars:*", "hash", FLOW_MS, "evaluators, worker host, carriers", "the same", "by session: the variables that its workflows share"),
+    Key("flowlog:*", "list", FLOW_MS, "evaluators, worker host, carriers", "fleethook", "by session: the last 256 things that its workflows did"),
+    Key("flows", "zset", FLOW_MS, "evaluators, worker host, carriers", "fleethook", "the last 10,000 states of workflows by the time of their last change; sessions and workflows"),
     Key("report:*", "hash", REPORT_MS, "dispatcher", "readers", "what one agent program on one host reports with: its versions, last event and verdict, counts"),
     Key("reports", "zset", "trimmed by age and size", "dispatcher", "readers", "reports by the time of their last event"),
     Key("sessions", "zset", DAY, "dispatcher", "gateways, fleethook", "sessions of the last day that have not ended, by the time of their last event, to the minute"),

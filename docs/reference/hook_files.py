@@ -37,6 +37,7 @@ _TOP_TYPES: Final = {
     "import": "list of texts or [mappings](#import)",
     "guards": "[mapping](#guards)",
     "plugins": "[mapping](#plugins)",
+    "workflows": "list of [mappings](workflow-fields.md#workflows)",
     "network": "[mapping](endpoints.md#network)",
     "model": "[mapping](#model)",
     "tests": "list of [mappings](#tests)",

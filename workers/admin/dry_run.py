@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # most commands only look at the hooks in force
     from bus.chain import Run
     from bus.http.client_pool import ClientPool
     from bus.runners.command import CommandRunner
+    from workers.admin.workflows.dry import DryWorkflows
     from workers.plugins.host import PluginHost
 
 _OWN: Final = frozenset({"session", "cwd", "host", "call", "native", "parent"})
@@ -172,20 +173,28 @@ async def try_event(
 
 
 @asynccontextmanager
-async def open_judge(hooks: HookSet, *, effects: bool, seconds: float, policy: Policy) -> AsyncIterator[Judge]:
-    """A context with a function that evaluates these hooks for an event; the processes that it starts end with the context."""
+async def open_judge(
+    hooks: HookSet, *, effects: bool, seconds: float, policy: Policy, workflows: DryWorkflows | None = None
+) -> AsyncIterator[Judge]:
+    """A context with a function that evaluates these hooks for an event; the processes that it starts end with the context.
+
+    `workflows` has the states of workflows, which nothing changes outside of it; without it, each session is a new one.
+    """
     from bus.chain import Evaluation, evaluate
     from bus.http.client_pool import ClientPool
     from bus.runners.command import CommandRunner
+    from workers.admin.workflows.dry import DryWorkflows
     from workers.plugins.host import PluginHost
     from workers.runtime.request_hooks import RequestHooks
     from workers.runtime.rule_checks import RuleChecks
 
     commands, plugins = CommandRunner(), PluginHost(lambda _event: hooks, host_name())
+    flows = workflows or DryWorkflows()
     async with ClientPool() as clients, RuleChecks() as checks:
 
         async def judge(event: Event) -> tuple[list[Hook], Verdict]:
-            request_hooks = RequestHooks(hooks, _runner(clients, commands, plugins, hooks, effects=effects))
+            run = _runner(clients, commands, plugins, hooks, effects=effects)
+            request_hooks = RequestHooks(hooks, flows.running(run))
             request_hooks.wait_for(checks, seconds)
             fitting = await request_hooks.fitting(event)
             verdict = await evaluate(
@@ -216,6 +225,7 @@ _NAMES: Final = {
     "plugin": "the plugin",
     "prompt": "the question to the model",
     "agent": "the question to the model",
+    "workflow": "the workflow",
 }
 
 

@@ -65,6 +65,9 @@ COMMANDS: Final = {
     "suggest": Lazy(
         "workers.cli.simulation.suggest:suggest", "Suggest narrow changes of rules from past answers.", _SET
     ),
+    "workflows": Lazy(
+        "workers.cli.workflows:workflows", "List, show, test, trace, start and stop workflows of sessions.", _SET
+    ),
     "plugins": Lazy("workers.cli.plugins:plugins", "List, show, write, enable, disable and reload plugins.", _SET),
     "hosts": Lazy("workers.cli.hosts:hosts", "List the hosts and their agents, and forget one.", _SEE),
     "key": Lazy("workers.cli.key:key", "Copy the key of sealed secrets to another machine.", _SET),

@@ -14,13 +14,14 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
 from bus.events import Event
 from bus.hooks import Endpoint, Hook
 from bus.hooksets.in_force import POLL_SECONDS, HookSet, Watcher
+from bus.hooksets.workflows.carried import carried_action
 from bus.http.client_pool import ClientPool
 from bus.http.webhook_client import Before, Reply
 from bus.ids import delivery_id
@@ -96,6 +97,22 @@ def batch_members(parts: Sequence[bytes]) -> tuple[BatchMember, ...]:
     return tuple(BatchMember(name.decode(), event.decode(), body) for name, event, body in triples)
 
 
+class FlowDeliveries(Protocol):
+    """What deliveries of workflows are carried by (`workers/workflows/deliveries.py`)."""
+
+    async def run(self, hook: Hook, event: Event) -> AttemptResult:
+        """Let a workflow advance at an event."""
+        ...
+
+    async def command(self, hook: Hook, name: str, event: Event) -> Hook:
+        """The command of an action, with the values of its event."""
+        ...
+
+    async def request(self, hook: Hook, name: str, event: Event) -> tuple[Endpoint, bytes, str]:
+        """The endpoint, the body and the method of a webhook among the actions."""
+        ...
+
+
 class WebhookRequest(NamedTuple):
     """One POST to an endpoint."""
 
@@ -105,6 +122,7 @@ class WebhookRequest(NamedTuple):
     replay_of: str = ""
     """The event's id if this is a replay."""
     is_batch: bool = False
+    method: str = "POST"
 
 
 class Attempts:
@@ -121,6 +139,8 @@ class Attempts:
     ) -> None:
         self._carrier, self._watcher, self._late_contexts, self._failures = carrier, watcher, late_contexts, failures
         self._links = links
+        self.workflows: FlowDeliveries | None = None
+        """Set by a carrier, since workflows need its clients."""
         self._events = EventCache(keys)
 
     async def make(self, claimed: ClaimedDelivery, clients: ClientPool, before: Before) -> AttemptResult:
@@ -158,20 +178,34 @@ class Attempts:
         """The attempt itself; `context` is where it is in a trace. Raises Undeliverable, and what `make` raises."""
         event = events[0]
         destination, hook_set = await self._find_destination(claimed, event)
+        prepared: WebhookRequest | None = None
+        if isinstance(destination, Hook) and destination.workflow is not None:
+            assert self.workflows is not None  # noqa: S101 - the carrier has set it
+            if claimed.kind == "workflow":
+                await before()
+                return await self.workflows.run(destination, at_trace(event.event, context))
+            name = claimed.hook.partition("/")[2]
+            if claimed.kind == "command":
+                destination = await self.workflows.command(destination, name, event.event)
+            else:
+                destination, body, method = await self.workflows.request(destination, name, event.event)
+                prepared = WebhookRequest(claimed.id.replace("/", "_"), body, method=method)
         if isinstance(destination, Hook) and destination.http is None:
             return await self._run_command(destination, claimed, at_trace(event.event, context), before)
         endpoint = destination if isinstance(destination, Endpoint) else _endpoint_of(destination)
         links = None
-        if claimed.members is None and not claimed.is_replay:
+        if claimed.members is None and not claimed.is_replay and prepared is None:
             links = await self._links.links(event.event, endpoint)
-        request = self._prepare_request(claimed, events, endpoint, links)
+        request = prepared or self._prepare_request(claimed, events, endpoint, links)
         client, url = clients.get(hook_set.network, hook_set.proxy), post_url(endpoint)
         with post_span(url, context, claimed.tries) as span:
             now, name = int(time.time()), request.replay_of
             headers = request_headers(
                 endpoint, request.id, request.body, now, name, batch=request.is_batch, context=span.context
             )
-            reply = await client.post(url, request.body, headers, seconds=endpoint.timeout, before=before)
+            reply = await client.post(
+                url, request.body, headers, seconds=endpoint.timeout, before=before, method=request.method
+            )
             note_reply(span, reply.status, reply.error)
         evidence = _read_evidence(endpoint, request, reply)
         outcome, reason, retry_after, signal, _, _ = judge(reply, endpoint.format)
@@ -199,7 +233,7 @@ class Attempts:
             raise Undeliverable(
                 f"{what} {claimed.hook!r} was deleted or disabled after {claimed.layer}@{claimed.version}"
             )
-        if isinstance(found, Hook) and found.kind != claimed.kind:
+        if isinstance(found, Hook) and found.kind != claimed.kind and "/" not in claimed.hook:
             raise Undeliverable(f"hook {claimed.hook!r} is of kind {found.kind} and no longer of kind {claimed.kind}")
         return found, hook_set
 
@@ -293,6 +327,8 @@ def _settlement(
 
 
 def _look_up(claimed: ClaimedDelivery, hook_set: HookSet) -> Hook | Endpoint | None:
+    if "/" in claimed.hook:  # an action of a workflow
+        return carried_action(hook_set.hooks, claimed.hook)
     if claimed.kind == "webhook":
         return hook_set.endpoints.get(claimed.hook)
     return hook_set.hooks.get(claimed.hook)

@@ -30,6 +30,9 @@ State = Literal["ready", "running", "due", "parked", "delivered", "dead"]
 COMMAND_CAP: Final = 4
 """How many runs of one background command hook may be under way at the same time in the whole fleet."""
 
+MAY_PUBLISH: Final = frozenset({"command", "workflow"})
+"""The kinds of deliveries that may announce events, and so could trigger themselves."""
+
 ONE_BY_ONE: Final = frozenset({"pigo"})
 """Dialects whose hooks of one event run one after the other, in the order of their file."""
 
@@ -171,8 +174,15 @@ def _for_hook(event: Event, hook: Hook, keys: Keys, position: int) -> NewDeliver
         hook=hook.id,
         version=hook.version,
         layer=hook.layer,
-        pace=f"line={hook.dialect}:{event.id} order={position}" if ordered else "",
+        pace=f"line={hook.dialect}:{event.id} order={position}" if ordered else _flow_pace(hook, event),
     )
+
+
+def _flow_pace(hook: Hook, event: Event) -> str:
+    """The events of a session reach a workflow one after the other."""
+    if hook.workflow is None or not event.session:
+        return ""
+    return f"line={sha256(event.session.encode('utf-8', 'replace')).hexdigest()[:24]}"
 
 
 def _stream(entry: Hook | Endpoint, event: Event, keys: Keys) -> str:

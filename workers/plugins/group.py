@@ -164,6 +164,25 @@ class PluginGroup:
             raise FleethookError(f"plugin {plugin!r}: {kind} {name!r} {answer.failure}")
         return answer.value
 
+    async def invoke_action(
+        self, plugin: str, name: str, kwargs: Mapping[str, Any], seconds: float, context: dict[str, Any]
+    ) -> tuple[Any, dict[str, Any] | None]:
+        """The result of an action for a workflow, and the workflow's variables if the action changed them.
+
+        Raises FleethookError where it fails.
+        """
+        process = self._current
+        if process is None:
+            raise PluginDown(self._why_down(plugin))
+        answer = await process.call(
+            lambda number: Invoke(number, plugin, "action", name, (), dict(kwargs), context),
+            seconds,
+            f"its action {name}",
+        )
+        if answer.failure:
+            raise FleethookError(f"plugin {plugin!r}: action {name!r} {answer.failure}")
+        return answer.value, answer.variables
+
     async def replace(self, plugins: Sequence[Plugin], order: int = 0) -> dict[str, str]:
         """Load the plugins in a new process, which takes over once it is ready; the old one finishes its calls.
 

@@ -88,6 +88,15 @@ class PluginsWhenEnabled:
         if self._host is not None:
             await self._host.close()
 
+    @property
+    def is_started(self) -> bool:
+        """Whether this worker has used a plugin."""
+        return self._host is not None
+
+    def host(self) -> PluginHost:
+        """The worker's plugins, for workflows; started at the first use."""
+        return self._started()
+
     def _started(self) -> PluginHost:
         if self._host is None:
             from workers.plugins.host import PluginHost

@@ -71,6 +71,7 @@ def _is_same_program(hook: Hook, known: Hook | None) -> bool:
             one.own,
             one.plugin,
             one.handler,
+            one.workflow,
         )
 
     return known is not None and program(hook) == program(known)

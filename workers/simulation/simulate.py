@@ -14,6 +14,7 @@ from bus.runners.model import model_name
 from bus.secrets.redaction import redact, redact_text, redact_url
 from bus.verdicts import Part, Policy, Verdict
 from workers.admin.dry_run import open_judge
+from workers.admin.workflows.dry import DryWorkflows
 from workers.records.hook_list import hook_record
 
 
@@ -21,7 +22,7 @@ class Effect(msgspec.Struct, frozen=True, kw_only=True):
     """What a hook starts outside of the verdict: a command, a request or a question to a model."""
 
     hook: str
-    kind: Literal["command", "http", "plugin", "prompt", "agent", "webhook"]
+    kind: Literal["command", "http", "plugin", "prompt", "agent", "webhook", "workflow"]
     target: str
     """The command, the plugin, the URL that gets the event, or the model that is asked; redacted."""
     when: Literal["before", "after"]
@@ -45,13 +46,25 @@ class Simulation(NamedTuple):
         return tuple(effect.hook for effect in self.effects if effect.when == "before" and not effect.ran)
 
 
-async def simulate(event: Event, hooks: HookSet, *, run: bool, seconds: float, policy: Policy) -> Simulation:
-    """Judge an event; with `run`, blocking commands and http hooks are run too. Nothing is recorded or delivered."""
-    async with open_judge(hooks, effects=run, seconds=seconds, policy=policy) as judge:
+async def simulate(
+    event: Event,
+    hooks: HookSet,
+    *,
+    run: bool,
+    seconds: float,
+    policy: Policy,
+    workflows: DryWorkflows | None = None,
+) -> Simulation:
+    """Judge an event; with `run`, blocking commands and http hooks are run too. Nothing is recorded or delivered.
+
+    `workflows` has the states of the session's workflows; without it, the session is a new one.
+    """
+    flows = workflows or DryWorkflows()
+    async with open_judge(hooks, effects=run, seconds=seconds, policy=policy, workflows=flows) as judge:
         fitting, verdict = await judge(event)
     # A hook after the first deny is not started, with or without `run`.
     taking_part = {part.hook: part for part in verdict.parts}
-    effects = tuple(_effects(event, hooks, fitting, taking_part, verdict, run=run))
+    effects = (*_flow_effects(flows), *_effects(event, hooks, fitting, taking_part, verdict, run=run))
     return Simulation(event, hooks, tuple(fitting), verdict, effects)
 
 
@@ -59,12 +72,21 @@ def _effects(
     event: Event, hooks: HookSet, fitting: list[Hook], parts: dict[str, Part], verdict: Verdict, *, run: bool
 ) -> Iterator[Effect]:
     for hook in fitting:
-        if hook.kind != "rule" and hook.id in parts:
+        if hook.kind not in {"rule", "workflow"} and hook.id in parts:
             yield _effect(hook, hooks, "before", ran=run)
     for hook in (*hooks.background(event, verdict), *hooks.observers(event, verdict)):
         yield _effect(hook, hooks, "after")
     for endpoint in hooks.targets(event, verdict):
         yield Effect(hook=endpoint.id, kind="webhook", target=redact_url(endpoint.url), when="after")
+
+
+def _flow_effects(workflows: DryWorkflows) -> Iterator[Effect]:
+    """What workflows would start: they themselves were run, without effects."""
+    for hook, texts in workflows.would.items():
+        for text in texts:
+            yield Effect(
+                hook=hook, kind="workflow", target=text, when="after" if "afterwards" in text else "before", ran=True
+            )
 
 
 def _effect(hook: Hook, hooks: HookSet, when: Literal["before", "after"], *, ran: bool = False) -> Effect:

@@ -247,6 +247,6 @@ def _gobby_plugins(document: Document, section: Mapping[str, Any], layer: Layer)
     return found
 
 
-def with_position(hooks: list[Hook], first: int) -> list[Hook]:
+def with_position(hooks: Sequence[Hook], first: int) -> list[Hook]:
     """The hooks with their positions, beginning at `first`."""
     return [msgspec.structs.replace(hook, position=number) for number, hook in enumerate(hooks, first)]

@@ -22,6 +22,18 @@ from bus.config.hook_test_entry import HookTestEntry, HookTestEvent
 from bus.config.model_entry import ModelEntry, ModelPrice
 from bus.config.plugin_entry import PluginEntry
 from bus.config.settings import NAMES, OTHER_VARIABLES, PREFIX, VARIABLES, Settings, parse_setting
+from bus.config.workflow_actions import ACTION_KINDS, CaptureResponse
+from bus.config.workflow_entry import (
+    ExitConditionEntry,
+    StartEntry,
+    StepEntry,
+    StopEntry,
+    ToolRuleEntry,
+    TransitionEntry,
+    TriggerEntry,
+    WorkflowEntry,
+)
+from bus.config.workflow_test_entry import WorkflowTestEntry, WorkflowTestEvent
 from bus.events import MEANINGS, SOURCES, Event, EventType
 from bus.hooks import HttpCall, ModelPrompt, OldSecret
 from bus.hooksets import templates
@@ -65,6 +77,18 @@ SECTIONS: dict[tuple[str, str], type] = {
     ("endpoints.md", "old_secrets"): OldSecret,
     ("endpoints.md", "batch"): Batch,
     ("endpoints.md", "network"): Network,
+    ("workflow-fields.md", "workflows"): WorkflowEntry,
+    ("workflow-fields.md", "start"): StartEntry,
+    ("workflow-fields.md", "steps"): StepEntry,
+    ("workflow-fields.md", "transitions"): TransitionEntry,
+    ("workflow-fields.md", "triggers"): TriggerEntry,
+    ("workflow-fields.md", "rules"): ToolRuleEntry,
+    ("workflow-fields.md", "exit_conditions"): ExitConditionEntry,
+    ("workflow-fields.md", "on_premature_stop"): StopEntry,
+    ("workflow-fields.md", "capture_response"): CaptureResponse,
+    ("workflow-fields.md", "tests"): WorkflowTestEntry,
+    ("workflow-fields.md", "events"): WorkflowTestEvent,
+    **{("workflow-fields.md", str(kind.__struct_config__.tag)): kind for kind in ACTION_KINDS},
     ("events.md", "Fields"): Event,
     ("wire.md", "The body of an event"): Event,
     ("wire.md", "The reply"): Verdict,
@@ -104,7 +128,17 @@ def examples(kind: type) -> Iterator[tuple[Field, Any]]:
 
 
 @pytest.mark.parametrize(
-    "name", ["hooks.md", "endpoints.md", "settings.md", "events.md", "wire.md", "commands.md", "costs.md"]
+    "name",
+    [
+        "hooks.md",
+        "endpoints.md",
+        "workflow-fields.md",
+        "settings.md",
+        "events.md",
+        "wire.md",
+        "commands.md",
+        "costs.md",
+    ],
 )
 def test_a_page_is_what_the_types_say(name: str) -> None:
     assert (DOCS / name).read_text(encoding="utf-8") == pages()[name], f"docs/{name} is old; run: make docs"

@@ -16,7 +16,10 @@ from workers.cli.screens.columns import wrapped_lines
 
 if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
     from bus.events import Event
+    from bus.hooksets.in_force import HookSet
     from bus.verdicts import Verdict
+    from bus.wire.connections import Connections
+    from workers.admin.workflows.dry import DryWorkflows
     from workers.simulation.simulate import Effect, Simulation
 
 _WOULD = {
@@ -26,6 +29,7 @@ _WOULD = {
     "prompt": "would ask the model",
     "agent": "would let the model read files and ask it",
     "webhook": "would post to",
+    "workflow": "workflow",
 }
 _DID = {
     "command": "ran",
@@ -109,7 +113,8 @@ def simulate(
             fleet.say(f"the files of the user and project on {event.host} are not known here: the fleet's hooks alone")
     settings = fleet.settings()
     seconds = settings.budget if budget is None else budget
-    found = asyncio.run(judge(event, hooks, run=run, seconds=seconds, policy=settings.on_failure))
+    flows = _states(fleet, event, hooks)
+    found = asyncio.run(judge(event, hooks, run=run, seconds=seconds, policy=settings.on_failure, workflows=flows))
     if fleet.json:
         before = None if recorded is None else {"decision": recorded.decision, **msgspec.to_builtins(recorded)}
         fleet.data({**simulation_record(found), **({} if name is None else {"recorded": before})})
@@ -117,6 +122,30 @@ def simulate(
         fleet.data(wrapped_lines(_lines(fleet, found, recorded)))
     if exit_code and found.verdict.blocks:
         raise CheckFailed("")
+
+
+def _states(fleet: Context, event: Event, hooks: HookSet) -> DryWorkflows:
+    """The states of the session's workflows, where the server can be asked; else the session is a new one."""
+    from bus.errors import FleethookError
+    from workers.admin.workflows.dry import DryWorkflows
+
+    flows = DryWorkflows()
+    inside = [hook for hook in hooks.hooks.values() if hook.workflow is not None]
+    if not inside or not event.session:
+        return flows
+
+    async def read(connections: Connections) -> None:
+        from workers.workflows.store import FlowStore
+
+        for hook in inside:
+            found = await FlowStore(connections, fleet.keys(), "fleethook").read(hook, event, again=True)
+            flows.know(hook.id, event, found.state, found.shared)
+
+    try:
+        fleet.run(read)
+    except FleethookError as error:
+        fleet.say(f"without the states of workflows: {error}")
+    return flows
 
 
 def _lines(fleet: Context, found: Simulation, recorded: Verdict | None) -> Iterator[str]:
@@ -144,5 +173,7 @@ def _lines(fleet: Context, found: Simulation, recorded: Verdict | None) -> Itera
 
 def _would(effect: Effect) -> str:
     """What happened or would happen: `ran`, `would ask`, `would run afterwards`."""
+    if effect.kind == "workflow":
+        return "workflow"
     verb = _DID[effect.kind] if effect.ran else _WOULD[effect.kind]
     return f"{verb}{' afterwards' if effect.when == 'after' else ''}"

@@ -73,7 +73,7 @@ for i = 10, #ARGV, 10 do
     if d[1] then
       redis.call('ZREM', prefix .. 'flight:' .. d[1], id)
       local lineage = prefix .. 'lineage:' .. d[2]
-      if d[3] == 'command' and redis.call('HEXISTS', lineage, 'hook:' .. d[4]) == 1 then
+      if (d[3] == 'command' or d[3] == 'workflow') and redis.call('HEXISTS', lineage, 'hook:' .. d[4]) == 1 then
         redis.call('HSET', lineage, 'hook:' .. d[4], now)
       end
       local wait, reason, record = ARGV[i + 4], ARGV[i + 5], ARGV[i + 6]

@@ -75,7 +75,8 @@ local function take(stream, entry, id)
       redis.call('ZADD', flight, ends, id)
       redis.call('HSET', key, 'state', 'running')
       if d[13] then redis.call('HDEL', key, 'token') end
-      if d[5] == 'command' then  -- it may run days after its event, and events that it publishes must still find their parents
+      if d[5] == 'command' or d[5] == 'workflow' then
+        -- It may run days after its event, and events that it publishes must still find their parents.
         local lineage = prefix .. 'lineage:' .. d[3]
         redis.call('HSET', lineage, 'parent', d[11] or '', 'hook:' .. d[6], '1')
         redis.call('PEXPIRE', lineage, ARGV[5])

@@ -86,6 +86,8 @@ def accepts(schema: Any, value: Any, root: dict[str, Any]) -> bool:
                 good = not isinstance(value, str) or len(value) >= want
             case "maxLength":
                 good = not isinstance(value, str) or len(value) <= want
+            case "minItems":
+                good = not isinstance(value, list) or len(value) >= want
             case "maxItems":
                 good = not isinstance(value, list) or len(value) <= want
             case "minimum":
@@ -103,6 +105,7 @@ def accepts(schema: Any, value: Any, root: dict[str, Any]) -> bool:
                 | "patternProperties"
                 | "additionalProperties"
                 | "examples"
+                | "discriminator"  # for editors; `anyOf` beside it says the same
             ):
                 good = True
             case _:

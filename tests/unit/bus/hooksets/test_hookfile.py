@@ -333,7 +333,7 @@ def test_a_published_set_that_does_not_validate_is_refused_as_a_whole(plain: dic
 
 def test_a_file_can_say_all_that_a_hook_and_an_endpoint_hold() -> None:
     loaders = {"layer", "position", "origin", "version", "dialect", "own", "pins"}
-    others = {"plugin", "args", "shell", "stop_on_failure", "handler"}
+    others = {"plugin", "args", "shell", "stop_on_failure", "handler", "workflow"}
     assert set(HookEntry.__struct_fields__) == set(Hook.__struct_fields__) - loaders - others
     assert set(EndpointEntry.__struct_fields__) == set(Endpoint.__struct_fields__) - loaders
 

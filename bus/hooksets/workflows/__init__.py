@@ -1,0 +1,1 @@
+"""Reads workflows into hooks: those of fleethook.yaml, and Gobby's files."""

@@ -1,0 +1,1 @@
+"""Workflows: their values, and the languages of their conditions and texts."""

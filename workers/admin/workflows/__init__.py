@@ -1,0 +1,1 @@
+"""Trying out workflows in this process."""

@@ -1,0 +1,1 @@
+"""Workflows at work: their state in Redis, and what they do outside."""
