@@ -15,9 +15,11 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 import pytest
 from hypothesis import settings
 
+from bus.shim import native
 from bus.system.directories import directories
 from bus.wire.connections import Connections, sync_client
 from bus.wire.keys import Keys, declared
+from tests import shim_kit
 from tests.support.requirements import Requirements
 from tests.support.schedule import longest_first
 from tests.support.servers import Server
@@ -67,6 +69,26 @@ def clean_environment(
     runtime = directories({"FLEETHOOK_HOME": str(home)}, create=False).runtime
     if home not in runtime.parents:  # the home's path is too long for a socket, and its runtime directory is in /tmp
         shutil.rmtree(runtime, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def native_hook() -> str:
+    """The native hook command of this checkout, built if it is not there."""
+    made = native.prepare(native.FOLDER)
+    if not made.path:
+        assert not made.why, made.why
+        pytest.skip("there is no C compiler, so there is no native hook command")
+    native.put(made)
+    native.forget(made)
+    return made.path
+
+
+@pytest.fixture(params=["python", "native"])
+def each_shim(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Runs a test with the hook command in Python, and again with the native one."""
+    kind: str = request.param
+    monkeypatch.setattr(shim_kit, "native", request.getfixturevalue("native_hook") if kind == "native" else "")
+    return kind
 
 
 @pytest.fixture(scope="session")

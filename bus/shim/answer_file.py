@@ -172,14 +172,22 @@ def format_answers(answers: AnswerFile) -> bytes:
 
 
 def hook_command(
-    python: str, agent: str, event: str, path: str | os.PathLike[str], *, closed: bool = False, silent: str = ""
+    python: str,
+    agent: str,
+    event: str,
+    path: str | os.PathLike[str],
+    *,
+    closed: bool = False,
+    silent: str = "",
+    native: str = "",
 ) -> tuple[str, ...]:
     """The words of the command that `install` writes for one event of an agent.
 
     If the answer file is missing, the command blocks if `closed`; otherwise it prints `silent`, for agents that need output.
+    `native` is the program that does the same without Python (`bus/shim/native`), which gets the other words.
     """
     last = ["closed"] if closed else ["open", silent] if silent else []
-    return (python, "-I", "-S", launcher.__file__, agent, event, os.fspath(path), *last)
+    return (*([native] if native else []), python, "-I", "-S", launcher.__file__, agent, event, os.fspath(path), *last)
 
 
 def compile_shim() -> None:

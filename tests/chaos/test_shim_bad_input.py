@@ -19,7 +19,7 @@ from bus.wire.codec import decode_body
 from tests.shim_kit import DENY, FALLBACK, QUIET, World, always, connect, running_server
 from tests.support.waiting import PATIENCE, at_most
 
-pytestmark = [pytest.mark.chaos, pytest.mark.req("X-06")]
+pytestmark = [pytest.mark.chaos, pytest.mark.req("X-06"), pytest.mark.usefixtures("each_shim")]
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +179,7 @@ def test_names_are_sent_as_the_bytes_that_they_are(world: World) -> None:
 
 @pytest.mark.parametrize("words", [[], ["claude"], ["claude", "PreToolUse"], ["claude", "PreToolUse", ""]])
 def test_a_command_that_lacks_words_does_nothing(world: World, words: list[str]) -> None:
-    command = [*world.command()[:4], *words]
+    command = [*world.command()[:-3], *words]
     done = subprocess.run(command, input=b"{}", capture_output=True, timeout=PATIENCE, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 

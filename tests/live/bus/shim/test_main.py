@@ -44,7 +44,7 @@ from tests.shim_kit import (
 from tests.support.servers import free_port
 from tests.support.waiting import BUDGET_MS, PATIENCE, at_most
 
-pytestmark = [pytest.mark.live]
+pytestmark = [pytest.mark.live, pytest.mark.usefixtures("each_shim")]
 
 House = tuple[Path, int, Any]
 """Socket, TCP port and client; redis-py types replies as unions over both protocols and every decoding."""

@@ -19,7 +19,7 @@ from bus.shim.spool import spool_status
 from tests.shim_kit import DENY, FALLBACK, QUIET, World, always, connect, running_server, wait_until
 from tests.support.waiting import PATIENCE
 
-pytestmark = [pytest.mark.live, pytest.mark.req("X-06", "X-09")]
+pytestmark = [pytest.mark.live, pytest.mark.req("X-06", "X-09"), pytest.mark.usefixtures("each_shim")]
 
 
 def begin(world: World, event: str = "PreToolUse") -> subprocess.Popen[bytes]:
