@@ -19,7 +19,7 @@ from bus.shim import native
 from bus.system.directories import directories
 from bus.wire.connections import Connections, sync_client
 from bus.wire.keys import Keys, declared
-from tests import shim_kit
+from tests.support import chosen_shim
 from tests.support.requirements import Requirements
 from tests.support.schedule import longest_first
 from tests.support.servers import Server
@@ -78,17 +78,16 @@ def native_hook() -> str:
     if not made.path:
         assert not made.why, made.why
         pytest.skip("there is no C compiler, so there is no native hook command")
-    native.put(made)
-    native.forget(made)
     return made.path
 
 
-@pytest.fixture(params=["python", "native"])
-def each_shim(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Runs a test with the hook command in Python, and again with the native one."""
+@pytest.fixture(scope="module", params=["python", "native"])
+def each_shim(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Runs the tests of a file with the hook command in Python, and again with the native one."""
     kind: str = request.param
-    monkeypatch.setattr(shim_kit, "native", request.getfixturevalue("native_hook") if kind == "native" else "")
-    return kind
+    chosen_shim.native = request.getfixturevalue("native_hook") if kind == "native" else ""
+    yield kind
+    chosen_shim.native = ""
 
 
 @pytest.fixture(scope="session")

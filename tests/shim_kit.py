@@ -29,7 +29,7 @@ from redis.retry import Retry
 from bus.shim.answer import HookAnswer, pack_answer
 from bus.shim.answer_file import AnswerFile, EventLine, RedisServer, hook_command, read_answer_file, write_answer_file
 from bus.wire.keys import Keys
-from tests.support import counted
+from tests.support import chosen_shim, counted
 from tests.support.waiting import BUDGET_MS, PATIENCE
 
 Fields = dict[bytes, bytes]
@@ -37,8 +37,6 @@ Reply = Callable[[Fields], bytes | None]
 
 DENY = HookAnswer(0, b'{"decision":"deny"}', b"")
 FALLBACK = HookAnswer(2, b"fallback out", b"fallback err\n")
-native = ""
-"""The native hook command, where the tests run it and not the Python one; set by the fixture `each_shim`."""
 QUIET = HookAnswer(0, b"{}")
 """What an agent hears of an event that is published, Redis or not."""
 
@@ -132,7 +130,7 @@ class World:
         write_answer_file(self.file, msgspec.structs.replace(read_answer_file(self.file), server=server))
 
     def command(self, event: str = "PreToolUse", *, closed: bool = False) -> tuple[str, ...]:
-        return hook_command(sys.executable, "claude", event, self.file, closed=closed, native=native)
+        return hook_command(sys.executable, "claude", event, self.file, closed=closed, native=chosen_shim.native)
 
     def hook(
         self,
@@ -156,7 +154,7 @@ class World:
     def _counted(self, command: tuple[str, ...]) -> tuple[str, ...]:
         """The command as it stands; in a run of `make coverage` the first few go through what counts their lines."""
         run, self.calls = coverage.Coverage.current(), self.calls + 1
-        if run is None or self.calls > 8 or native:
+        if run is None or self.calls > 8 or chosen_shim.native:
             return command
         return (command[0], "-I", counted.__file__, os.path.abspath(run.config.data_file), *command[3:])
 

@@ -82,6 +82,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         float,
         time("How long a hook command waits for its connection; part of the budget.", "100ms", 0.001, MINUTE),
     ] = 0.25
+    native_hook: Annotated[
+        int,
+        count(
+            "1: `fleethook install` writes hook commands that start a small program in C, where there is one; 0: Python alone.",
+            0,
+            0,
+            1,
+        ),
+    ] = 1
     on_failure: Annotated[
         Policy,
         word("The decision when no verdict can be given; `allow` lets the agent go on by its own rules.", "deny"),

@@ -46,6 +46,8 @@ class Setup(NamedTuple):
     """Seconds."""
     http: HttpHooks | None = None
     """The gateway for hooks of type `http`; None: every hook is a command."""
+    native: str = ""
+    """The native hook command (`bus/shim/native`), which is called in front of the interpreter; empty: there is none."""
 
 
 def default_events(dialect: AgentDialect, quiet: Iterable[str] = ()) -> tuple[str, ...]:
@@ -132,6 +134,8 @@ def hook_command(setup: Setup, agent: str, event: str, *, deaf: bool = False) ->
     It first checks that interpreter and launcher exist, because the shell's exit code for a missing file would be a block for
     some agents. If they are gone, the command does nothing. A command that fails closed blocks instead and says what to do:
     by exit code 2, or by the agent's JSON if the agent is `deaf` (ignores the code at this event).
+
+    The native hook command gets the command in Python as its words; without it, the command in Python runs.
     """
     dialect = find(agent)
     can = dialect.capabilities.get(event)
@@ -139,13 +143,19 @@ def hook_command(setup: Setup, agent: str, event: str, *, deaf: bool = False) ->
     silent = "" if closed or can is None else silence(agent).stdout.decode("ascii")
     words = answer_file.hook_command(setup.python, agent, event, setup.answer_file, closed=closed, silent=silent)
     there = f"[ -x {shlex.quote(words[0])} ] && [ -f {shlex.quote(words[3])} ]"
+    run, first = shlex.join(words), ""
+    if setup.native:
+        name = shlex.quote(setup.native)
+        run, first = f'"$@" {run}', f"set --; [ -x {name} ] && set -- {name}; "
     if not closed:
         otherwise = f"; else {_print(silent)}" if silent else ""
-        return f"if {there}; then exec {shlex.join(words)}{otherwise}; fi {MARK}"
+        return f"if {there}; then {first}exec {run}{otherwise}; fi {MARK}"
     if deaf:  # the launcher itself may end with exit code 2, so this case comes after it
         shut = dialect.render(event, failed("deny", GONE))
-        return f"{there} && {shlex.join(words)} && exit 0; {_print(shut.stdout.decode('ascii'))} {MARK}"
-    return f"{there} && exec {shlex.join(words)}; echo {shlex.quote(GONE)} >&2; exit 2 {MARK}"
+        call = f"{{ {first}{run}; }}" if first else run
+        return f"{there} && {call} && exit 0; {_print(shut.stdout.decode('ascii'))} {MARK}"
+    call = f"{{ {first}exec {run}; }}" if first else f"exec {run}"
+    return f"{there} && {call}; echo {shlex.quote(GONE)} >&2; exit 2 {MARK}"
 
 
 def silence(agent: str) -> HookAnswer:

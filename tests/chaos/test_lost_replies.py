@@ -150,6 +150,7 @@ async def test_an_event_whose_reply_is_lost_twice_comes_out_of_the_spool_once(
 @LOSSES
 @pytest.mark.req("B-05", "X-06")
 @pytest.mark.parametrize("event", ["PreToolUse", "PostToolUse"])
+@pytest.mark.usefixtures("each_shim")
 async def test_a_hook_call_is_on_record_once_whichever_reply_is_lost(
     server: Server,
     keys: Keys,

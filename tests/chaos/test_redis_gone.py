@@ -26,6 +26,8 @@ from tests.shim_kit import FALLBACK, QUIET, World
 from tests.support.servers import Server
 from tests.support.waiting import CONNECT, at_most
 
+pytestmark = pytest.mark.usefixtures("each_shim")
+
 HOOKS = """
 hooks:
   - id: no-forbidden

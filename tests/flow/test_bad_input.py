@@ -30,7 +30,7 @@ from tests.support.fleet import Agent, Fleet, fleet
 from tests.support.waiting import BUDGET, BUDGET_MS, CONNECT, PATIENCE, TIMED, at_most, wait_until
 from workers.records.events import RecordedEvent
 
-pytestmark = [pytest.mark.flow, pytest.mark.req("B-02", "F-11", "X-06")]
+pytestmark = [pytest.mark.flow, pytest.mark.req("B-02", "F-11", "X-06"), pytest.mark.usefixtures("each_shim")]
 
 CUT = b'{"session_id":"s","tool_name":"Bash","tool_input":{"command":"'
 UNREADABLE = {
@@ -107,7 +107,7 @@ def published(folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+def world(tmp_path_factory: pytest.TempPathFactory, each_shim: str) -> Iterator[Fleet]:
     """Two evaluators: a busy machine may give one no processor for the two seconds that its heartbeat lasts."""
     folder = tmp_path_factory.mktemp("bad")
     with fleet(folder, "evaluator", "evaluator", "dispatcher", hooks=published(folder)) as one:
@@ -116,7 +116,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 
 @pytest.fixture(scope="module")
-def agent(world: Fleet) -> Agent:
+def agent(world: Fleet, each_shim: str) -> Agent:
     return world.agent()
 
 

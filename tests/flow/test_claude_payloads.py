@@ -16,7 +16,7 @@ from bus.tools import canonical_tool
 from tests.support.fleet import HOST, Agent, Fleet, fleet
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.flow, pytest.mark.req("B-02", "B-08", "I-01", "I-02")]
+pytestmark = [pytest.mark.flow, pytest.mark.req("B-02", "B-08", "I-01", "I-02"), pytest.mark.usefixtures("each_shim")]
 
 RECORDED = sorted((Path(__file__).parents[1] / "golden" / "claude").glob("*-*.json"))
 AT_ONCE = 3
@@ -44,7 +44,7 @@ def native(path: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+def world(tmp_path_factory: pytest.TempPathFactory, each_shim: str) -> Iterator[Fleet]:
     folder = tmp_path_factory.mktemp("payloads")
     (folder / "lab").mkdir()
     hooks = HOOKS.replace("LABORATORY", json.dumps(str(folder / "lab")))
@@ -53,7 +53,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 
 @pytest.fixture(scope="module")
-def agent(world: Fleet) -> Agent:
+def agent(world: Fleet, each_shim: str) -> Agent:
     return world.agent()
 
 

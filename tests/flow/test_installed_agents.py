@@ -17,19 +17,20 @@ from bus.installs.base import NAMES
 from bus.installs.opencode import HARNESS
 from bus.system.directories import Directories, directories
 from bus.verdicts import Verdict
+from tests.support import chosen_shim
 from tests.support.fleet import HOST, NAMESPACE, Fleet, fleet
 from tests.support.forked import run_fleethook
 from workers.admin.agent_setup import SHIM_URL, Installed, answers_for, connect, installed, plan
 from workers.admin.doctor import canary
 
-pytestmark = [pytest.mark.flow, pytest.mark.req("B-08", "G-20")]
+pytestmark = [pytest.mark.flow, pytest.mark.req("B-08", "G-20"), pytest.mark.usefixtures("each_shim")]
 
 GUARD = "version: 1\nguards: {destructive-commands: true}\n"
 DENY = Verdict(decision="deny")
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+def world(tmp_path_factory: pytest.TempPathFactory, each_shim: str) -> Iterator[Fleet]:
     """A fleet with an evaluator and a guard."""
     with fleet(tmp_path_factory.mktemp("fleet"), "evaluator", hooks=GUARD) as made:
         yield made
@@ -42,7 +43,9 @@ def install(
     places = directories({"FLEETHOOK_HOME": str(home / "fh")})
     settings = Settings(namespace=namespace, host=HOST)
     answers, _ = answers_for(agent, settings, places, closed=closed, environ={SHIM_URL: world.url("shim")})
-    connect(plan(agent, "user", places, closed=closed, home=home, project=home), answers, places)
+    connect(
+        plan(agent, "user", places, closed=closed, home=home, project=home, native=chosen_shim.native), answers, places
+    )
     (found,) = installed(agent, home=home, project=home)
     return found, places
 

@@ -13,7 +13,7 @@ import pytest
 from tests.support.fleet import HOST, Agent, Fleet, fleet
 from tests.support.waiting import PATIENCE, wait_until
 
-pytestmark = [pytest.mark.flow, pytest.mark.req("X-09", "B-08")]
+pytestmark = [pytest.mark.flow, pytest.mark.req("X-09", "B-08"), pytest.mark.usefixtures("each_shim")]
 
 HOOKS = """
 hooks:

@@ -10,6 +10,8 @@ import pytest
 from bus.shim.answer import HookAnswer
 from tests.support.fleet import Fleet
 
+pytestmark = pytest.mark.usefixtures("each_shim")
+
 HOOKS = """
 hooks:
   - id: no-rm

@@ -14,6 +14,8 @@ from tests.support.fleet import Fleet
 from tests.support.fleet import fleet as started
 from tests.support.waiting import at_most, wait_until
 
+pytestmark = pytest.mark.usefixtures("each_shim")
+
 HOOKS = 'hooks: [{id: no-writes, on: "tool:pre_execute:write", rule: {decision: deny, reason: frozen}}]'
 WRITE = {"session_id": "outage", "cwd": "/", "tool_name": "Write", "tool_input": {"file_path": "a", "content": "b"}}
 

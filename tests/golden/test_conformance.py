@@ -26,7 +26,7 @@ from bus.shim.answer_file import AnswerFile, compile_shim, hook_command, server_
 from tests.support.fleet import HOST, NAMESPACE, Fleet, fleet
 from tests.support.forked import hook_answer
 
-pytestmark = [pytest.mark.flow, pytest.mark.req("B-08", "G-20")]
+pytestmark = [pytest.mark.flow, pytest.mark.req("B-08", "G-20"), pytest.mark.usefixtures("each_shim")]
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "conformance.json"
@@ -130,7 +130,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 @pytest.fixture(scope="module")
-def answers(world: World) -> dict[str, HookAnswer]:
+def answers(world: World, each_shim: str) -> dict[str, HookAnswer]:
     """Every answer: `agent/event/case/open|closed`."""
     found: dict[str, HookAnswer] = {}
 

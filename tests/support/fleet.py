@@ -30,6 +30,7 @@ from bus.wire.acl import EVERY_NAMESPACE, ROLES, Role, acl_file, user_name
 from bus.wire.connections import Connections, sync_client
 from bus.wire.keys import Keys
 from tests.cli_kit import run
+from tests.support import chosen_shim
 from tests.support.forked import Fleethook
 from tests.support.servers import Server
 from tests.support.waiting import BUDGET, CONNECT, PATIENCE, wait_until
@@ -185,7 +186,9 @@ class Fleet:
         settings = Settings(namespace=NAMESPACE, host=HOST, budget=budget)
         answers, _ = answers_for("claude", settings, places, closed=closed, environ={SHIM_URL: self.url("shim")})
         events = [native for native in claude.CAPABILITIES if native not in claude.NEVER]
-        change = plan("claude", "user", places, closed=closed, events=events, home=home, project=home)
+        change = plan(
+            "claude", "user", places, closed=closed, events=events, home=home, project=home, native=chosen_shim.native
+        )
         connect(change, answers, places)
         (found,) = installed("claude", home=home, project=home)
         return Agent(found.commands, places)

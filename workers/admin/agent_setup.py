@@ -26,6 +26,7 @@ from bus.installs.manifest import InstallPlan, apply, read, records
 from bus.installs.plan import events_for, plan_install
 from bus.installs.plan import installed as installs_of
 from bus.shim import NoAnswer
+from bus.shim import native as native_hook
 from bus.shim.answer_file import (
     AnswerFile,
     EventLine,
@@ -226,10 +227,23 @@ def plan(
     project: Path | None = None,
     budget: float = BUDGET_S,
     http: HttpHooks | None = None,
+    native: str = "",
 ) -> InstallPlan:
-    """What an install would change in the agent's settings; with `home`, the environment's paths are ignored."""
-    setup = Setup(sys.executable, str(places.answer_file(agent)), events_for(agent, events), closed, budget, http)
-    return plan_install(agent, scope, where_is(home, project), setup)
+    """What an install would change in the agent's settings; with `home`, the environment's paths are ignored.
+
+    `native` is the native hook command. An agent that trusts hooks by their content does not get it where it has hooks without.
+    """
+    where, file = where_is(home, project), str(places.answer_file(agent))
+    if native and find_program(agent).asks_trust:
+        here = (calls for there, _, calls in installs_of(agent, where) if there == scope)
+        native = native if all(native_hook.NAME in call.command for calls in here for call in calls) else ""
+    setup = Setup(sys.executable, file, events_for(agent, events), closed, budget, http, native)
+    return plan_install(agent, scope, where, setup)
+
+
+def native_of(settings: Settings, places: Directories) -> str:
+    """The native hook command that an install writes now, if there is one and the setting allows it."""
+    return native_hook.find(places.data) if settings.native_hook else ""
 
 
 def plan_again(install: Installed, settings: Settings, places: Directories, project: Path) -> InstallPlan:
@@ -244,6 +258,7 @@ def plan_again(install: Installed, settings: Settings, places: Directories, proj
         project=project,
         budget=settings.budget,
         http=install.http,
+        native=native_of(settings, places),
     )
 
 

@@ -84,7 +84,10 @@ def install(
     from workers.admin.agent_setup import where_is
 
     names = [name.strip() for name in events.split(",") if name.strip()] if events is not None else None
-    jobs, troubles = _jobs(fleet, dict.fromkeys(agents), scope, names, http=http, fail_closed=fail_closed)
+    undo = click.get_current_context().with_resource(contextlib.ExitStack())
+    jobs, troubles = _jobs(
+        fleet, dict.fromkeys(agents), scope, names, _native(fleet, undo), http=http, fail_closed=fail_closed
+    )
     needed = [job for job in jobs if job.needed]
     steps = _steps(fleet, needed)
     if not fleet.json:
@@ -100,6 +103,7 @@ def install(
             fleet.say("Nothing was changed.")
             return
         _write(fleet, needed)
+        undo.pop_all()
         _report_weaker(fleet, weaker)
         record_host(fleet)
         _warn_of_missing_guard(fleet)
@@ -136,8 +140,28 @@ def _warn_of_missing_guard(fleet: Context) -> None:
             fleet.say(f"{fleet.style('warning:', 'yellow', err=True)} {text}")
 
 
+def _native(fleet: Context, undo: contextlib.ExitStack) -> str:
+    """The path of the native hook command, which is built if it is missing and removed again by `undo`; empty without one."""
+    from bus.shim import native
+
+    if not fleet.settings().native_hook:
+        return ""
+    made = native.prepare(fleet.directories().data)
+    undo.callback(native.forget, made)
+    if made.why:
+        fleet.say(f"The native hook command was not built ({made.why}), so hook commands run in Python.")
+    return made.path
+
+
 def _jobs(
-    fleet: Context, agents: dict[str, None], scope: Scope, events: list[str] | None, *, http: bool, fail_closed: bool
+    fleet: Context,
+    agents: dict[str, None],
+    scope: Scope,
+    events: list[str] | None,
+    native: str,
+    *,
+    http: bool,
+    fail_closed: bool,
 ) -> tuple[list[_Job], dict[str, FleethookError]]:
     """The installs of these agents, or of those that are found; a failed one does not stop the others."""
     from bus.installs import find, present
@@ -152,7 +176,7 @@ def _jobs(
     troubles: dict[str, FleethookError] = {}
     for agent in found:
         try:
-            jobs.append(_job(fleet, agent, scope, events, http=http, fail_closed=fail_closed))
+            jobs.append(_job(fleet, agent, scope, events, native, http=http, fail_closed=fail_closed))
         except ConfigError as error:
             if len(found) == 1:
                 raise
@@ -162,7 +186,16 @@ def _jobs(
     return jobs, troubles
 
 
-def _job(fleet: Context, agent: str, scope: Scope, events: list[str] | None, *, http: bool, fail_closed: bool) -> _Job:
+def _job(
+    fleet: Context,
+    agent: str,
+    scope: Scope,
+    events: list[str] | None,
+    native: str,
+    *,
+    http: bool,
+    fail_closed: bool,
+) -> _Job:
     from bus.installs import evidence, find
     from bus.installs.plan import diff
     from bus.system.directories import directories
@@ -178,7 +211,9 @@ def _job(fleet: Context, agent: str, scope: Scope, events: list[str] | None, *, 
     if http:
         hooks, more = hooks_of_settings(settings, places)
         warnings = (*warnings, *more)
-    plan = agent_setup.plan(agent, scope, places, closed=closed, events=events, budget=settings.budget, http=hooks)
+    plan = agent_setup.plan(
+        agent, scope, places, closed=closed, events=events, budget=settings.budget, http=hooks, native=native
+    )
     answers = agent_setup.within_grants(answers, places, plan)
     files = install_changes(plan, scope, agent_setup.where_is())
     server, found = answers.server, evidence(find(agent), agent_setup.where_is())

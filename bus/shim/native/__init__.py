@@ -1,7 +1,7 @@
 """The hook command as one small program: where it is, whether it is the right one, and how it is built from `hook.c`.
 
-Wheels have it beside this file (`bus/shim/native/build_hook.py`). Elsewhere `fleethook install` builds it if there is a compiler:
-in a checkout beside this file, else in this user's own directory. Without it agents run the hook command in Python.
+Wheels have it beside this file (`bus/shim/native/build_hook.py`). Elsewhere `fleethook install` builds it if there is a
+compiler: in a checkout beside this file, else in this user's own directory. Without it agents run the hook command in Python.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -39,11 +38,11 @@ class Native(NamedTuple):
     """The program for the hook commands of an install."""
 
     path: str = ""
-    """Where it is, or will be after `put`; empty: there is none."""
-    staged: str = ""
-    """A program that was just built and is not in its place yet."""
+    """Where it is; empty: there is none."""
+    built: bool = False
+    """Whether it was built just now."""
     why: str = ""
-    """Why there is none, for people; empty if that is no trouble."""
+    """Why it could not be built, for people; empty if nobody tried."""
 
 
 @cache
@@ -105,37 +104,26 @@ def find(data: Path) -> str:
 
 
 def prepare(data: Path) -> Native:
-    """The program that an install can use; if there is none, it is built, but not yet put into its place."""
+    """The program that an install can use; if there is none and there is a compiler, it is built, in one step."""
     found = find(data)
     if found:
         return Native(found)
     if not compiler():
         return Native()
-    staged = Path(tempfile.mkdtemp(prefix="fleethook-native-"), NAME)
-    try:
-        build(staged)
-    except (NotBuilt, OSError) as error:
-        shutil.rmtree(staged.parent, ignore_errors=True)
-        return Native(why=str(error))
-    return Native(str(home(data)), str(staged))
-
-
-def put(native: Native) -> None:
-    """Puts a program that was just built into its place, in one step. Raises OSError."""
-    if not native.staged or not os.path.exists(native.staged):
-        return
-    target = Path(native.path)
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    target = home(data)
     new = target.with_name(f".{target.name}.{os.getpid()}.new")
     try:
-        shutil.copyfile(native.staged, new)
-        new.chmod(0o755)
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        build(new)
         new.replace(target)
+    except (NotBuilt, OSError) as error:
+        return Native(why=str(error))
     finally:
         new.unlink(missing_ok=True)
+    return Native(str(target), built=True)
 
 
 def forget(native: Native) -> None:
-    """Removes a program that was built and not used."""
-    if native.staged:
-        shutil.rmtree(Path(native.staged).parent, ignore_errors=True)
+    """Removes a program that was built just now and is not wanted after all."""
+    if native.built:
+        Path(native.path).unlink(missing_ok=True)

@@ -21,7 +21,7 @@ from tests.support.gateway_agent import GatewayAgent
 from tests.support.held import Held
 from tests.support.waiting import PATIENCE, wait_until
 
-pytestmark = [pytest.mark.flow, pytest.mark.req("X-03", "B-08", "X-06")]
+pytestmark = [pytest.mark.flow, pytest.mark.req("X-03", "B-08", "X-06"), pytest.mark.usefixtures("each_shim")]
 
 _TRIES = 11
 """So many tries take more than two seconds: the pauses between them double from a hundredth of a second to half a second."""

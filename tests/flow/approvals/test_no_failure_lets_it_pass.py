@@ -24,7 +24,7 @@ from tests.support.gobby.daemon import Daemon, start_daemon
 from tests.support.held import HOOKS, Held
 from tests.support.waiting import PATIENCE, wait_until
 
-pytestmark = [pytest.mark.flow, pytest.mark.req("X-03", "X-06")]
+pytestmark = [pytest.mark.flow, pytest.mark.req("X-03", "X-06"), pytest.mark.usefixtures("each_shim")]
 
 
 AGAIN = {"Idempotency-Key": "sent-again"}
@@ -55,7 +55,7 @@ class Callers(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+def world(tmp_path_factory: pytest.TempPathFactory, each_shim: str) -> Iterator[Fleet]:
     with fleet(tmp_path_factory.mktemp("failures"), "evaluator", hooks=HOOKS, persistent=True) as one:
         yield one
 

@@ -17,6 +17,7 @@ from bus.shim.main import FLAG
 from bus.system.directories import Directories, directories
 from tests.flow.fleet_control.conftest import Command
 from tests.flow.fleet_control.test_stop import call, decision
+from tests.support import chosen_shim
 from tests.support.beside import beside
 from tests.support.fleet import NAMESPACE, Agent, Fleet
 from tests.support.gateway import Gateway
@@ -26,7 +27,7 @@ from tests.support.servers import free_port
 from tests.support.waiting import wait_until
 from workers.admin.agent_setup import SHIM_URL, answers_for, connect, installed, plan
 
-pytestmark = [pytest.mark.flow, pytest.mark.req("X-12")]
+pytestmark = [pytest.mark.flow, pytest.mark.req("X-12"), pytest.mark.usefixtures("each_shim")]
 
 FAR = "far"
 REASON = "the far disk is full"
@@ -77,7 +78,7 @@ PASSED = {"http": ("", False), "program": ("abstain", False), "gobby": ("approve
 
 
 @pytest.fixture(scope="module")
-def far(world: Fleet) -> Iterator[FarHost]:
+def far(world: Fleet, each_shim: str) -> Iterator[FarHost]:
     home = world.folder / "far"
     places = directories({"FLEETHOOK_HOME": str(home)})
     with beside(lambda: Proxy(world.url("admin"))) as line:
@@ -89,7 +90,10 @@ def far(world: Fleet) -> Iterator[FarHost]:
         settings = Settings(namespace=NAMESPACE, host=FAR, budget=2.5)
         answers, _ = answers_for("claude", settings, places, closed=False, environ={SHIM_URL: url("shim")})
         events = [native for native in claude.CAPABILITIES if native not in claude.NEVER]
-        connect(plan("claude", "user", places, closed=False, events=events, home=home, project=home), answers, places)
+        change = plan(
+            "claude", "user", places, closed=False, events=events, home=home, project=home, native=chosen_shim.native
+        )
+        connect(change, answers, places)
         (found,) = installed("claude", home=home, project=home)
         port = free_port()
         daemon = configure(world, Gateway(world, port))

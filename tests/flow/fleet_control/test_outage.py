@@ -18,7 +18,7 @@ from tests.flow.fleet_control.test_stop import call, decision
 from tests.support.fleet import HOST, Agent, Fleet
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.flow, pytest.mark.req("X-12")]
+pytestmark = [pytest.mark.flow, pytest.mark.req("X-12"), pytest.mark.usefixtures("each_shim")]
 
 
 NAME = "outage"

@@ -24,7 +24,7 @@ from bus.shim.answer_file import write_answer_file
 from bus.shim.spool import drain, spool_status
 from bus.system.directories import directories
 from tests.shim_kit import Proxy
-from tests.support.fleet import HOST, Fleet
+from tests.support.fleet import HOST, Fleet, fleet
 from tests.support.gateway import Gateway, payloads, without_ids
 from tests.support.gateway_agent import GatewayAgent
 from tests.support.waiting import PATIENCE, wait_until
@@ -32,7 +32,7 @@ from workers.admin.agent_setup import GATEWAY_TOKEN, agent_only_gateway, agent_o
 from workers.admin.doctor.gateway import gateway_checks
 from workers.admin.doctor.rights import rights_checks
 
-pytestmark = [pytest.mark.flow, pytest.mark.req("B-02", "B-08")]
+pytestmark = [pytest.mark.flow, pytest.mark.req("B-02", "B-08"), pytest.mark.usefixtures("each_shim")]
 
 HOOKS = """
 version: 1
@@ -50,6 +50,13 @@ hooks:
     command: |
       echo started >> STARTED; sleep 2.5; echo '{"decision": "deny", "reason": "took its time"}'
 """
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, each_shim: str) -> Iterator[Fleet]:
+    """A fleet for each hook command, since tests find their events by their sessions."""
+    with fleet(tmp_path_factory.mktemp("gateway"), "evaluator") as one:
+        yield one
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -48,6 +48,7 @@ def by_shim(file: Path, agent: str, native: str, payload: bytes) -> HookAnswer:
 
 
 @pytest.mark.parametrize("decision", RULES)
+@pytest.mark.usefixtures("each_shim")
 def test_every_agent_hears_over_http_what_its_hook_command_prints(
     world: Fleet, gateway: Gateway, decision: str
 ) -> None:

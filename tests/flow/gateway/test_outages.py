@@ -30,7 +30,7 @@ from tests.support.servers import free_port
 from tests.support.waiting import PATIENCE, wait_until
 from workers.admin.doctor.gateway import gateway_rights_check
 
-pytestmark = [pytest.mark.flow, pytest.mark.req("B-02", "G-02", "G-05")]
+pytestmark = [pytest.mark.flow, pytest.mark.req("B-02", "G-02", "G-05"), pytest.mark.usefixtures("each_shim")]
 
 CALLS = 200
 SHIM_CALLS = 30
@@ -48,7 +48,7 @@ hooks:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+def world(tmp_path_factory: pytest.TempPathFactory, each_shim: str) -> Iterator[Fleet]:
     folder = tmp_path_factory.mktemp("outages")
     hooks = HOOKS.replace("RAN", str(folder / "ran"))
     with fleet(folder, "evaluator", "evaluator", hooks=hooks, persistent=True) as one:

@@ -232,6 +232,7 @@ async def test_a_verdict_that_can_be_computed_is_given_on_a_full_server(
 
 
 @pytest.mark.req("X-09")
+@pytest.mark.usefixtures("each_shim")
 async def test_a_hook_call_tries_again_until_there_is_room(small: tuple[Server, Connections], tmp_path: Path) -> None:
     one, connections = small
     with sync_client(one.url) as client:

@@ -39,7 +39,7 @@ RM = {
 
 
 @pytest.fixture
-async def small(tmp_path: Path) -> AsyncIterator[tuple[Server, Connections, World]]:
+async def small(tmp_path: Path, each_shim: str) -> AsyncIterator[tuple[Server, Connections, World]]:
     """A server with little memory, which refuses what does not fit, and an agent."""
     one = Server(maxmemory=12 * MIB)
     one.start()
