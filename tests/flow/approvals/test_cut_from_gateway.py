@@ -15,10 +15,10 @@ import pytest
 
 from bus.shim.answer import HookAnswer
 from tests.shim_kit import Proxy
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, fleet
 from tests.support.gateway import Gateway
 from tests.support.gateway_agent import GatewayAgent
-from tests.support.held import Held
+from tests.support.held import HOOKS, Held
 from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.flow, pytest.mark.req("X-03", "B-08", "X-06"), pytest.mark.usefixtures("each_shim")]
@@ -39,6 +39,13 @@ class Caller(NamedTuple):
         """What the agent got, with the reason."""
         own = json.loads(self.answer.result(2 * PATIENCE).stdout)["hookSpecificOutput"]
         return own["permissionDecision"], own["permissionDecisionReason"]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, each_shim: str) -> Iterator[Fleet]:
+    """A fleet for each hook command, since the questions of one would be in the lists of the other."""
+    with fleet(tmp_path_factory.mktemp("approvals"), "evaluator", hooks=HOOKS) as one:
+        yield one
 
 
 @pytest.fixture(scope="module")
