@@ -124,13 +124,13 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(tmp_path_factory: pytest.TempPathFactory, each_shim: str) -> Iterator[World]:
     with fleet(tmp_path_factory.mktemp("conformance"), "evaluator", hooks=hooks("true")) as made:
         yield World(made)
 
 
 @pytest.fixture(scope="module")
-def answers(world: World, each_shim: str) -> dict[str, HookAnswer]:
+def answers(world: World) -> dict[str, HookAnswer]:
     """Every answer: `agent/event/case/open|closed`."""
     found: dict[str, HookAnswer] = {}
 

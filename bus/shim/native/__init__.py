@@ -65,7 +65,11 @@ def build(target: Path, *more: str, static: bool = False) -> None:
     found = compiler()
     if not found:
         raise NotBuilt("there is no C compiler")
-    ways = [*_STATIC, *([] if static else [()])] if sys.platform == "linux" and not more else [()]
+    ways: list[tuple[str, ...]] = [()]
+    if sys.platform == "linux" and not more:
+        ways = [*_STATIC, *([] if static else [()])]
+    elif sys.platform == "darwin":
+        ways = [("-mmacosx-version-min=11.0",)]
     words = [found, *_FLAGS, *_WARNINGS, f'-DSOURCE="{source_hash()}"', *more, str(SOURCE), "-o", str(target)]
     said = ""
     for way in ways:

@@ -19,9 +19,10 @@ from tests.flow.fleet_control.conftest import Command
 from tests.flow.fleet_control.test_stop import call, decision
 from tests.support import chosen_shim
 from tests.support.beside import beside
-from tests.support.fleet import NAMESPACE, Agent, Fleet
+from tests.support.fleet import NAMESPACE, Agent, Fleet, fleet
 from tests.support.gateway import Gateway
 from tests.support.gobby.daemon import Daemon, configure
+from tests.support.held import HOOKS
 from tests.support.proxy import Proxy
 from tests.support.servers import free_port
 from tests.support.waiting import wait_until
@@ -78,7 +79,13 @@ PASSED = {"http": ("", False), "program": ("abstain", False), "gobby": ("approve
 
 
 @pytest.fixture(scope="module")
-def far(world: Fleet, each_shim: str) -> Iterator[FarHost]:
+def world(tmp_path_factory: pytest.TempPathFactory, each_shim: str) -> Iterator[Fleet]:
+    with fleet(tmp_path_factory.mktemp("control"), "evaluator", "dispatcher", hooks=HOOKS) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def far(world: Fleet) -> Iterator[FarHost]:
     home = world.folder / "far"
     places = directories({"FLEETHOOK_HOME": str(home)})
     with beside(lambda: Proxy(world.url("admin"))) as line:
