@@ -15,6 +15,7 @@ from bus.installs.http_hooks import HttpHooks
 from bus.shim import answer_file
 from bus.shim.answer import HookAnswer
 from bus.shim.answer_file import EventLine
+from bus.shim.native import NAME
 from bus.verdicts import Policy, failed
 
 MARK: Final = "# fleethook"
@@ -181,6 +182,15 @@ def is_closed(command: str) -> bool:
     except ValueError:  # the user has changed the command
         return False
     return CLOSED in {word.rstrip(";") for word in words}
+
+
+def native_path(command: str) -> str:
+    """The native hook command in a command of ours; empty if it runs in Python."""
+    try:
+        words = shlex.split(command, comments=True)
+    except ValueError:  # the user has changed the command
+        return ""
+    return next((word for word in words if word.rpartition("/")[2] == NAME), "")
 
 
 def closed_events(dialect: AgentDialect, setup: Setup) -> frozenset[str]:

@@ -20,13 +20,12 @@ from bus.events import GATES
 from bus.ids import host_name
 from bus.installs import find as find_program
 from bus.installs.base import NAMES, InstalledCommand, InstallScope, Scope
-from bus.installs.hook_command import BUDGET_S, Setup, answer_events, deadline_ms
+from bus.installs.hook_command import BUDGET_S, Setup, answer_events, deadline_ms, native_path
 from bus.installs.http_hooks import TOKEN, HttpHooks
 from bus.installs.manifest import InstallPlan, apply, read, records
 from bus.installs.plan import events_for, plan_install
 from bus.installs.plan import installed as installs_of
 from bus.shim import NoAnswer
-from bus.shim import native as native_hook
 from bus.shim.answer_file import (
     AnswerFile,
     EventLine,
@@ -68,6 +67,11 @@ class Installed(msgspec.Struct, frozen=True, kw_only=True):
     """Where the hooks of type `http` post to, by event; their command is empty."""
     http: HttpHooks | None = None
     """The gateway of the hooks of type `http`; None if there are none."""
+
+    @property
+    def native(self) -> str:
+        """The native hook command that these hooks run; empty if they run in Python."""
+        return next(filter(None, map(native_path, self.commands.values())), "")
 
     @property
     def option(self) -> str:
@@ -236,14 +240,9 @@ def plan(
     where, file = where_is(home, project), str(places.answer_file(agent))
     if native and find_program(agent).asks_trust:
         here = (calls for there, _, calls in installs_of(agent, where) if there == scope)
-        native = native if all(native_hook.NAME in call.command for calls in here for call in calls) else ""
+        native = native if all(native_path(call.command) for calls in here for call in calls) else ""
     setup = Setup(sys.executable, file, events_for(agent, events), closed, budget, http, native)
     return plan_install(agent, scope, where, setup)
-
-
-def native_of(settings: Settings, places: Directories) -> str:
-    """The native hook command that an install writes now, if there is one and the setting allows it."""
-    return native_hook.find(places.data) if settings.native_hook else ""
 
 
 def plan_again(install: Installed, settings: Settings, places: Directories, project: Path) -> InstallPlan:
@@ -258,7 +257,8 @@ def plan_again(install: Installed, settings: Settings, places: Directories, proj
         project=project,
         budget=settings.budget,
         http=install.http,
-        native=native_of(settings, places),
+        # Hooks that run in Python stay so until `install` is run, although a native hook command may be there by now.
+        native=install.native if settings.native_hook else "",
     )
 
 

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import msgspec
@@ -19,6 +21,7 @@ from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.in_force import POLL_SECONDS
 from bus.hooksets.published import apply
 from bus.ids import host_name
+from bus.shim import native
 from bus.shim.answer_file import AnswerFile, EventLine, compile_shim, hook_command, server_from_url, write_answer_file
 from bus.wire.keys import Keys
 from workers.bench.request import RULE, event, process
@@ -46,6 +49,15 @@ client.blpop([reply], timeout=10)
 """
 
 
+AT_ONCE = 8
+"""So many agents call their hook command at the same time."""
+
+NATIVE = (
+    ("native hook command, spawn to exit with a verdict", "python -I -S -c pass", 0.35),
+    (f"native hook command, {AT_ONCE} agents at once, p99", "its p50", 3.0),
+)
+
+
 async def shim_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     """The hook command from spawn to exit with a verdict, against an empty interpreter; and the same with redis-py."""
     keys, connections = Keys("bench"), bench_connections(url)
@@ -66,6 +78,8 @@ async def shim_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
         )
         shim = hook_command(sys.executable, "claude", "PreToolUse", answers)
         empty = (sys.executable, "-I", "-S", "-c", "pass")
+        program = native.prepare(Path(folder)).path
+        compiled = hook_command(sys.executable, "claude", "PreToolUse", answers, native=program)
         plain = (sys.executable, "-c", REDIS_PY, "-", "bench:bare", "bench:shim")
 
         async def ours() -> float:
@@ -74,6 +88,9 @@ async def shim_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
         async def theirs() -> float:
             return await asyncio.to_thread(spawned, empty, {})
 
+        async def in_c() -> float:
+            return await asyncio.to_thread(spawned, compiled, {})
+
         async def through_redis_py() -> float:
             return await asyncio.to_thread(spawned, plain, {"BENCH_URL": url})
 
@@ -81,11 +98,19 @@ async def shim_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
         async with process(url, *evaluator), process(url, "-m", "workers.bench.bare", "bench:bare"):
             # The sides alternate after each process, because a shared machine is fast or slow for a few processes at a time.
             one, other = await alternate(ours, theirs, rounds, slices=sizes.processes, warm_ups=sizes.warm_ups)
+            both: list[tuple[list[float], list[float]]] = []
+            if program:
+                both.append(await alternate(in_c, theirs, rounds, slices=sizes.processes, warm_ups=sizes.warm_ups))
+                both.append(await asyncio.to_thread(_several_at_once, compiled, rounds, sizes))
             slow, _ = await alternate(through_redis_py, theirs, rounds, slices=sizes.slices, warm_ups=0)
     await connections.close()
     floor = statistics.median(other)
     bar = 1.25 + 1.0 / floor
     return [
+        *(
+            figure(name, baseline, "ms", mine, base, bar=most)
+            for (name, baseline, most), (mine, base) in zip(NATIVE, both, strict=False)
+        ),
         figure(
             "shim, spawn to exit with a verdict",
             "python -I -S -c pass",
@@ -97,6 +122,38 @@ async def shim_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
         ),
         figure("the same through redis-py", "python -I -S -c pass", "ms", slow, other, note="for comparison"),
     ]
+
+
+def _several_at_once(command: tuple[str, ...], rounds: int, sizes: Sizes) -> tuple[list[float], list[float]]:
+    """The p99 and the p50 of each round, in which several processes start the command one time after the other."""
+    slowest: list[float] = []
+    usual: list[float] = []
+    with tempfile.NamedTemporaryFile() as payload, ProcessPoolExecutor(AT_ONCE, get_context("spawn")) as pool:
+        payload.write(PAYLOAD)
+        payload.flush()
+        for _ in range(1 + rounds):  # the first one starts the pool, and does not count
+            jobs = [pool.submit(spawns, command, payload.name, 2 * sizes.processes) for _ in range(AT_ONCE)]
+            took = sorted(one for job in jobs for one in job.result())
+            slowest.append(took[int(len(took) * 0.99)])
+            usual.append(statistics.median(took))
+    return slowest[1:], usual[1:]
+
+
+def spawns(command: tuple[str, ...], payload: str, count: int) -> list[float]:
+    """Milliseconds of each of so many processes, started without Python's own pipes and threads."""
+    took = []
+    files: list[tuple[int, int, str, int, int]] = [
+        (os.POSIX_SPAWN_OPEN, 0, payload, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+    ]
+    for _ in range(count):
+        start = time.perf_counter()
+        child = os.posix_spawn(command[0], command, os.environ, file_actions=files)
+        _, status = os.waitpid(child, 0)
+        took.append((time.perf_counter() - start) * 1e3)
+        if status:
+            raise RuntimeError(f"the hook command ended with the status {status}")
+    return took
 
 
 def spawned(command: tuple[str, ...], extra: dict[str, str]) -> float:

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from bus.shim import native
 from tests.cli_kit import fleethook
 from workers.bench.placing import Places
 from workers.bench.rounds import alternate, figure
+from workers.bench.spawning import NATIVE
 from workers.cli.bench import PARTS
 
 ROOT = Path(__file__).parents[3]
@@ -29,6 +31,7 @@ COMPARED = {
     "command hook minus rule hook": "at most",
     "verdict through the heaviest dialect": "at most",
     "shim, spawn to exit with a verdict": "at most",
+    **(dict.fromkeys((name for name, _, _ in NATIVE), "at most") if native.compiler() else {}),
     "shim by the gateway's unix socket, spawn to exit": "at most",
     "held call, from the tap to the end of the hook command, p95": "at most",
     "stop: the last call of 20 hosts that passes, after the command": "at most",

@@ -19,6 +19,7 @@ from bus.installs import evidence, find
 from bus.installs.base import NAMES, InstallProblem, Program
 from bus.installs.hook_command import deadline_ms, granted_timeout, timeout_of
 from bus.installs.plan import other_readers, removed_events, troubles
+from bus.shim import native
 from bus.shim.answer_file import read_answer_file
 from bus.system.directories import Directories
 from workers.admin.agent_setup import (
@@ -67,6 +68,7 @@ def agent_checks(agent: str, settings: Settings, places: Directories, cwd: Path)
         yield from _current(install, settings, places, cwd)
         yield from _timeouts(install, settings, places)
         yield from http_checks(install, cwd)
+        yield from _native(install, settings)
     yield from _removed(program, places, cwd)
     yield from _effective(program, here, cwd)
     for install in here:
@@ -191,6 +193,26 @@ def _timeouts(install: Installed, settings: Settings, places: Directories) -> It
     status: State = "fail" if short else "warn" if older else "ok"
     fix = f"{INSTALL} {install.agent} --scope {install.scope}{install.option}" if short or older else ""
     yield _check(install.agent, "timeouts", status, text, fix=fix, repair=bool(fix))
+
+
+def _native(install: Installed, settings: Settings) -> Iterator[Check]:
+    """Which hook command the agent runs: the native one, or the one in Python."""
+    agent, path = install.agent, install.native
+    fix = f"{INSTALL} {agent} --scope {install.scope}{install.option}"
+    if not any(install.commands.values()):
+        return
+    if not path:
+        why = "its plugin starts it so" if agent == "opencode" else "it was installed so"
+        why = why if settings.native_hook else "the setting native_hook is 0"
+        yield _check(agent, "native", "ok", f"{agent}: hook commands run in Python ({why})", brief="Python")
+    elif native.is_current(path):
+        yield _check(agent, "native", "ok", f"{agent}: hook commands run natively by {path}", brief="native")
+    elif os.access(path, os.X_OK):
+        text = f"{agent}: the native hook command {path} is not that of this fleethook, or does not run here"
+        yield _check(agent, "native", "warn", text, fix=fix, repair=True)
+    else:
+        text = f"{agent}: the native hook command {path} is gone, so hook commands run in Python"
+        yield _check(agent, "native", "warn", text, fix=fix, repair=True)
 
 
 def _removed(program: Program, places: Directories, cwd: Path) -> Iterator[Check]:
