@@ -209,10 +209,10 @@ def _native(install: Installed, settings: Settings) -> Iterator[Check]:
         yield _check(agent, "native", "ok", f"{agent}: hook commands run natively by {path}", brief="native")
     elif os.access(path, os.X_OK):
         text = f"{agent}: the native hook command {path} is not that of this fleethook, or does not run here"
-        yield _check(agent, "native", "warn", text, fix=fix, repair=True)
+        yield _check(agent, "native", "warn", text, fix=fix)
     else:
         text = f"{agent}: the native hook command {path} is gone, so hook commands run in Python"
-        yield _check(agent, "native", "warn", text, fix=fix, repair=True)
+        yield _check(agent, "native", "warn", text, fix=fix)
 
 
 def _removed(program: Program, places: Directories, cwd: Path) -> Iterator[Check]:

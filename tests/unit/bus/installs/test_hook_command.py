@@ -25,6 +25,7 @@ from bus.installs.hook_command import (
     hook_command,
     is_closed,
     is_ours,
+    native_path,
     patience_ms,
     timeout_of,
 )
@@ -170,6 +171,34 @@ def test_the_command_runs_the_launcher_with_these_words(
     ran = _run(hook_command(setup, agent, event))
     assert ran.returncode == 7
     assert ran.stdout.strip() == str([agent, event, setup.answer_file, *last])
+
+
+@pytest.mark.req("X-14")
+@pytest.mark.parametrize("agent", ["claude", "cursor", "cline"])
+@pytest.mark.parametrize("fail_closed", [False, True])
+def test_a_native_hook_command_gets_the_command_in_python_as_its_words(
+    tmp_path: Path, agent: str, fail_closed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without it the same command runs in Python, and without Fleethook it runs neither."""
+    script, program = tmp_path / "a launcher's; echo.py", tmp_path / "it's $HOME/fleethook-hook"
+    script.write_text("import sys; print(sys.argv[1:]); sys.exit(7)")
+    monkeypatch.setattr(launcher, "__file__", str(script))
+    event = find_program(agent).canary(tmp_path, "t", "ls").event
+    setup = _setup(tmp_path, fail_closed=fail_closed)._replace(native=str(program))
+    command, without = (
+        hook_command(one, agent, event, deaf=agent == "cline") for one in (setup, setup._replace(native=""))
+    )
+    assert (native_path(command), native_path(without)) == (str(program), "")
+    assert (is_ours(command), is_closed(command)) == (True, is_closed(without))
+    assert _run(command).stdout == _run(without).stdout, "in Python"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\necho native; exec "$@"\n')
+    program.chmod(0o755)
+    assert _run(command).stdout == f"native\n{_run(without).stdout}"
+    assert _run(command).returncode == _run(without).returncode
+    script.unlink()
+    assert _run(command).stdout == _run(without).stdout
+    assert _run(command).returncode == _run(without).returncode
 
 
 @pytest.mark.req("B-08")

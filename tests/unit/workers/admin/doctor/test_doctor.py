@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -122,6 +123,44 @@ def test_the_version_of_an_agent_is_read(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     (check,) = (one for one in agent_checks(agent, Settings(), directories(), tmp_path) if one.id == f"{agent}-program")
     assert f" {version} at {program}" in check.what
+
+
+@pytest.mark.req("X-14")
+def test_doctor_names_the_hook_command_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native_hook: str
+) -> None:
+    """Also where the native one is gone or another one, and where Codex trusts hooks that run in Python."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    places, settings, program = directories(), Settings(), tmp_path / "own" / "fleethook-hook"
+    program.parent.mkdir()
+    shutil.copy(native_hook, program)
+
+    def put(agent: str, native: str) -> tuple[str, str]:
+        change = plan(agent, "user", places, closed=False, project=tmp_path, native=native)
+        connect(change, answers_for(agent, settings, places, closed=False)[0], places)
+        return found(agent)
+
+    def found(agent: str, **more: int) -> tuple[str, str]:
+        checks = {check.id: check for check in agent_checks(agent, Settings(**more), places, tmp_path)}
+        one, commands = checks[f"{agent}-native"], checks[f"{agent}-commands"]
+        assert commands.status == ("warn" if more else "ok"), commands
+        return one.status, one.brief or one.what
+
+    assert put("claude", "") == ("ok", "Python")
+    assert put("claude", str(program)) == ("ok", "native")
+    assert found("claude", native_hook=0) == ("ok", "native"), "and its commands are not those that the setting wants"
+    program.write_text("#!/bin/sh\nexit 0\n")
+    assert found("claude")[1].endswith("is not that of this fleethook, or does not run here")
+    program.unlink()
+    assert found("claude") == (
+        "warn",
+        f"claude: the native hook command {program} is gone, so hook commands run in Python",
+    )
+    assert put("codex", "") == ("ok", "Python")
+    assert put("codex", native_hook) == ("ok", "Python"), "it trusts what it has"
+    (codex,) = installed("codex", project=tmp_path)
+    Path(codex.path).unlink()
+    assert put("codex", native_hook) == ("ok", "native"), "new hooks need its trust anyway"
 
 
 def test_an_install_is_found_and_known_to_be_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
