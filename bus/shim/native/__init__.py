@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from bus.errors import FleethookError
+
 NAME: Final = "fleethook-hook"
 FOLDER: Final = Path(__file__).parent
 SOURCE: Final = FOLDER / "hook.c"
@@ -30,7 +32,7 @@ _STATIC: Final = (("-static-pie", "-fPIE"), ("-static",))
 """A program without shared libraries starts in half the time, and runs on every Linux of its processor."""
 
 
-class NotBuilt(Exception):
+class NotBuilt(FleethookError):
     """Why the program could not be built."""
 
 

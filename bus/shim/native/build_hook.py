@@ -5,13 +5,14 @@ Without a compiler, or with FLEETHOOK_NATIVE_HOOK=0, the wheel is one for every 
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 import platform
 import shutil
 import sys
 import tempfile
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -53,15 +54,13 @@ class NativeHook(Hook):  # type: ignore[misc]  # of a library that is not instal
             shutil.rmtree(self._made, ignore_errors=True)
 
 
-def _native() -> Any:
-    """`bus.shim.native` by its path: where a wheel is built, nothing is installed that `bus` needs."""
-    spec = importlib.util.spec_from_file_location("fleethook_native", Path(__file__).with_name("__init__.py"))
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{__file__} stands alone")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+def _native() -> ModuleType:
+    """`bus.shim.native` of this source; it needs nothing else, which matters where a wheel is built."""
+    sys.path.insert(0, str(Path(__file__).parents[3]))
+    try:
+        return importlib.import_module("bus.shim.native")
+    finally:
+        sys.path.pop(0)
 
 
 def _platform() -> str:

@@ -140,15 +140,15 @@ def test_doctor_names_the_hook_command_that_runs(
         connect(change, answers_for(agent, settings, places, closed=False)[0], places)
         return found(agent)
 
-    def found(agent: str, **more: int) -> tuple[str, str]:
-        checks = {check.id: check for check in agent_checks(agent, Settings(**more), places, tmp_path)}
+    def found(agent: str, *, wanted: int = 1) -> tuple[str, str]:
+        checks = {check.id: check for check in agent_checks(agent, Settings(native_hook=wanted), places, tmp_path)}
         one, commands = checks[f"{agent}-native"], checks[f"{agent}-commands"]
-        assert commands.status == ("warn" if more else "ok"), commands
+        assert commands.status == ("ok" if wanted else "warn"), commands
         return one.status, one.brief or one.what
 
     assert put("claude", "") == ("ok", "Python")
     assert put("claude", str(program)) == ("ok", "native")
-    assert found("claude", native_hook=0) == ("ok", "native"), "and its commands are not those that the setting wants"
+    assert found("claude", wanted=0) == ("ok", "native"), "and its commands are not those that the setting wants"
     program.write_text("#!/bin/sh\nexit 0\n")
     assert found("claude")[1].endswith("is not that of this fleethook, or does not run here")
     program.unlink()
