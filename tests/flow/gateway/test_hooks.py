@@ -48,12 +48,11 @@ def by_shim(file: Path, agent: str, native: str, payload: bytes) -> HookAnswer:
 
 
 @pytest.mark.parametrize("decision", RULES)
-@pytest.mark.usefixtures("each_shim")
 def test_every_agent_hears_over_http_what_its_hook_command_prints(
-    world: Fleet, gateway: Gateway, decision: str
+    world: Fleet, gateway: Gateway, decision: str, each_shim: str
 ) -> None:
     world.publish_hooks(f"version: 1\nguards: {{destructive-commands: true}}\n{RULES[decision]}\n")
-    token = gateway.token(f"parity-{decision}")
+    token = gateway.token(f"parity-{decision}-{each_shim}")
     cases = [(agent, native, payload) for agent in SOURCES for native, payload in dict(payloads(agent)).items()]
     assert len(cases) > 200
     if decision != "deny":  # an event whose agent does not wait is only announced, whatever the rules say
