@@ -122,7 +122,7 @@ class Link:
         while (end := self.data.find(b"\r\n")) < 0:
             self.more()
         kind, text = self.data[:1], self.data[1:end]
-        if kind == b"$" and text != b"-1":
+        if kind == b"$" and text[:1] != b"-":
             size = end + 4 + int(text)
             while len(self.data) < size:
                 self.more()

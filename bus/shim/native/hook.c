@@ -901,14 +901,13 @@ static int read_reply(Link *link, Value *value, int depth) {
     Bytes line = {unread(link).at, (size_t)end};
     char kind = line.len ? line.at[0] : 0;
     Bytes text = {line.at + (line.len ? 1 : 0), line.len ? line.len - 1 : 0};
-    if (kind == '$' && !is(text, "-1")) {
+    if (kind == '$' && !starts(text, "-")) {
         if (!read_int(text, &number) || number < 0) return fail(OTHER, "shim failed: ValueError");
-        if (number > (long long)MAX_REPLY) return fail(NO_ANSWER, "what answers there is not Redis");
-        size_t head = (size_t)end + 2, size = head + (size_t)number + 2;
-        while (unread(link).len < size)
+        size_t head = (size_t)end + 2;
+        while (unread(link).len < head + 2 + (unsigned long long)number)
             if (read_more(link) < 0) return -1;
         *value = (Value){BYTES, 0, copied((Bytes){unread(link).at + head, (size_t)number})};
-        link->at += size;
+        link->at += head + (size_t)number + 2;
         return 0;
     }
     link->at += (size_t)end + 2;
@@ -987,16 +986,15 @@ static int gateway_response(Link *link, int *status, Bytes *body) {
         size_t from = (size_t)found + strlen("\r\ncontent-length:");
         ssize_t stop = find(text, from, "\r\n");
         Bytes number = {text.at + from, (stop < 0 ? text.len : (size_t)stop) - from};
-        if (from < text.len) fine = read_int(number, &length) && length >= 0 && length <= (long long)MAX_REPLY;
+        if (from < text.len) fine = read_int(number, &length) && length >= 0;
     }
     drop(&head);
     if (!fine) return fail(NO_ANSWER, "what answers there is not a gateway");
-    size_t size = (size_t)end + 4 + (size_t)length;
-    while (unread(link).len < size)
+    while (unread(link).len < (size_t)end + 4 + (unsigned long long)length)
         if (read_more(link) < 0) return -1;
     *status = (int)code;
     *body = copied((Bytes){unread(link).at + end + 4, (size_t)length});
-    link->at += size;
+    link->at += (size_t)end + 4 + (size_t)length;
     return 0;
 }
 
