@@ -30,6 +30,7 @@ from workers.delivery.later_context import LateContexts
 from workers.delivery.missing_keys import WAIT_MS, missed_commands
 from workers.delivery.results import AttemptResult, attempt_label
 from workers.delivery.settlements import SettlementWriter
+from workers.delivery.takeovers import Takeovers
 from workers.plugins.when_enabled import PluginsWhenEnabled
 from workers.runtime.consumer_loop import cancel_tasks, consume, drain, let_entries_accumulate
 from workers.runtime.counters import Counters, Names, attempt_counts, background_counts
@@ -97,6 +98,7 @@ class Carrier:
         self._late_contexts = LateContexts(connections, keys)
         self._attempts = Attempts(self.name, watcher, keys, self._late_contexts, self._failures, links)
         self._plugins = PluginsWhenEnabled(connections, keys, watcher, self.name)
+        self._takeovers = Takeovers(self._consumer.beat, self._take)
         self._counters, self._names = Counters(connections, keys), Names()
         self._active_at = self._read_at = 0.0
         self.carried = 0
@@ -124,7 +126,7 @@ class Carrier:
                     await consume(self._consumer, turn, stop, who="carrier", prepare=self._prepare)
                     await drain(self._consumer, (self._busy.tasks,), self._drain)
                 finally:  # before the connections close: a cancelled attempt has no outcome
-                    await cancel_tasks(self._busy.tasks)
+                    await cancel_tasks([*self._busy.tasks, *self._takeovers.tasks])
                     await self._plugins.close()
         finally:
             await cancel_tasks([writing])
@@ -263,14 +265,11 @@ class Carrier:
     async def _check_ours(self, claimed: ClaimedDelivery, missed_heartbeats: int) -> None:
         """Raise Overtaken if our heartbeat stopped for a while and another carrier has claimed the delivery.
 
-        Writes the heartbeat first, so that no other carrier claims our deliveries from now on. `missed_heartbeats` is the count
-        at the time of the claim.
+        `missed_heartbeats` is the count at the time of the claim.
         """
         if self._consumer.fresh and self._consumer.missed_heartbeats == missed_heartbeats:
             return
-        await self._consumer.beat()
-        (row,) = await self._take([claimed.entry])
-        if row[0] != b"run":
+        if not await self._takeovers.is_ours(claimed.entry):
             raise Overtaken(f"delivery {claimed.id}: this carrier was suspended; another carrier has taken it over")
 
     async def _wait_for_key(self, claimed: ClaimedDelivery, error: MissingKey) -> None:

@@ -28,6 +28,7 @@ from bus.hooksets.in_force import PREPARED, compile_file
 from bus.hooksets.layers import content_key
 from bus.system.directories import Directories, config_file
 from workers.runtime.child_processes import Child, StartProcess, start_program
+from workers.runtime.process import import_redis
 
 PRELOADED: Final = (
     "workers.evaluator",
@@ -36,6 +37,11 @@ PRELOADED: Final = (
     "workers.jobs",
     "workers.gateway.server",
     "workers.roles",
+    "workers.coverage.installs",
+    "workers.fleet_control.flags",
+    "workers.housekeeping",
+    "workers.records.bulk_jobs",
+    "workers.runtime.spool_drain",
     "re2",
     "tree_sitter_bash",
 )
@@ -100,6 +106,7 @@ def start_fork_source(places: Directories, run: Callable[[Sequence[str]], object
     """
     if sys.platform != "linux" or threading.active_count() > 1:
         return start_program
+    import_redis()
     for name in PRELOADED:
         importlib.import_module(name)
     _compile_user_hooks(places)

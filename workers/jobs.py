@@ -28,8 +28,6 @@ from bus.wire.connections import Connections, sync_client, unreachable_text
 from bus.wire.keys import Keys
 from workers.carrier import Carrier
 from workers.delivery.breakers import BreakerLimits, FailureCounts
-from workers.housekeeping import tidy_all
-from workers.records.bulk_jobs import run_waiting_jobs
 from workers.runtime.process import Process, collect_garbage_seldom
 
 log = logging.getLogger("fleethook.jobs")
@@ -82,6 +80,8 @@ def carry() -> int:
 
 def tidy() -> dict[str, int]:
     """Delete what is over its retention; returns how much of each kind."""
+    from workers.housekeeping import tidy_all  # a carrier has no use for it
+
     process = _PROCESS[0]
 
     async def work(_keys: Keys, connections: Connections, _watcher: Watcher) -> dict[str, int]:
@@ -92,6 +92,7 @@ def tidy() -> dict[str, int]:
 
 def maintain() -> int:
     """Work for a while at maintenance jobs that no worker is at; returns the number of deliveries processed."""
+    from workers.records.bulk_jobs import run_waiting_jobs  # as above
 
     async def work(keys: Keys, connections: Connections, watcher: Watcher) -> int:
         return await run_waiting_jobs(connections, keys, watcher, _watch_stop())

@@ -15,17 +15,15 @@ from bus.wire.connections import Connections
 from bus.wire.embedded_server import bus_url
 from bus.wire.keys import Keys
 from bus.wire.streams import Backoff
-from workers.coverage.installs import keep_installs
-from workers.fleet_control.flags import keeping_flags
 from workers.runtime.lifeline import stop_event
-from workers.runtime.process import Process, Work, collect_garbage_seldom, set_up, with_task
-from workers.runtime.spool_drain import draining
+from workers.runtime.process import Process, Work, collect_garbage_seldom, import_redis, set_up, with_task
 
 log = logging.getLogger("fleethook.worker")
 
 
 def run_role(kind: str, settings: Settings) -> None:
     """Run one process of `kind` until SIGTERM; raises Unreachable if no server can be found."""
+    import_redis()
     url = bus_url(settings)
     process = Process(kind, settings, url, settings.rq_url or url)
     set_up(process)
@@ -41,7 +39,11 @@ def _run(process: Process, kind: str, url: str) -> None:
         from workers.jobs import rq_worker
 
         rq_worker(process, kind)
-    elif kind == "evaluator":
+        return
+    from workers.fleet_control.flags import keeping_flags  # an RQ worker has no use for them
+    from workers.runtime.spool_drain import draining
+
+    if kind == "evaluator":
         process.run_async(draining(url, keeping_flags(url, _evaluator(process))))
     else:
         works = {"host": _host, "gateway": _gateway, "dispatcher": _dispatcher}
@@ -51,6 +53,7 @@ def _run(process: Process, kind: str, url: str) -> None:
 
 def reporting_installs(work: Work, grace: float) -> Work:
     """The work of a process, plus a task that writes which hooks of agents are installed on this machine."""
+    from workers.coverage.installs import keep_installs  # an RQ worker has no use for it
 
     async def report(keys: Keys, connections: Connections) -> None:
         await keep_installs(connections, keys, directories().state, grace)

@@ -227,8 +227,10 @@ async def test_a_carrier_that_was_stopped_sends_nothing_that_another_has_taken_o
 async def test_a_carrier_that_was_stopped_goes_on_with_what_nobody_took(
     server: Server, keys: Keys, connections: Connections
 ) -> None:
+    """It asks for all of them together: a connection for each of a thousand would be too many files for a process."""
     async with receiving() as receiver, carrying(server.url, keys) as carrier:
-        await publish_hooks(connections, keys, endpoints(receiver, 'id: one, url: "URL"'))
+        lines = [f'id: e{number}, url: "URL"' for number in range(50)]
+        await publish_hooks(connections, keys, endpoints(receiver, *lines))
         beat = carrier._consumer.beat_commands
 
         def as_if_long_ago() -> Any:
@@ -238,8 +240,9 @@ async def test_a_carrier_that_was_stopped_goes_on_with_what_nobody_took(
 
         carrier._consumer.beat_commands = as_if_long_ago  # type: ignore[method-assign]  # a clock that SIGSTOP moved
         name = await dispatch_event(connections, keys, turn_end())
-        await settled(connections, keys, name, "delivered")
-        assert receiver.ids == {f"{name}_one": 1}
+        await settled(connections, keys, name, *["delivered"] * 50)
+        assert receiver.ids == {f"{name}_e{number}": 1 for number in range(50)}
+        assert len(carrier._connections._all) < 10
 
 
 @pytest.mark.req("B-05")
