@@ -32,6 +32,11 @@ LOGIN_SECONDS: Final = 1.0
 """How many seconds longer than for the connection a new one waits for the server's first replies: a server that hangs accepts
 connections, and says nothing."""
 
+LOADING_SECONDS: Final = 10.0
+"""How long such a command waits for a server that has just started and still reads its data."""
+
+_LOOK_SECONDS: Final = 0.1
+
 COMMAND_SECONDS: Final = 5.0
 """Longest wait for the reply to a command that does not block."""
 
@@ -56,14 +61,19 @@ def _options(seconds: float | None, connect: float) -> dict[str, Any]:
     }
 
 
+class BusyLoading(ConnectionError):
+    """The server has just started and still reads its data; it has run nothing."""
+
+
 class Connection:
     """One connection, used by one caller at a time: sends several commands in one write and reads their replies."""
 
     times: ClassVar[ExchangeTimes | None] = None
     """Where this process notes how long its exchanges take; None where nothing reads that."""
 
-    def __init__(self, connection: redis_async.Connection, connect: float) -> None:
-        self._connection, self._connect = connection, connect
+    def __init__(self, connection: redis_async.Connection, connect: float, loading: float = 0.0) -> None:
+        """`loading`: for how many seconds to wait for a server that still reads its data."""
+        self._connection, self._connect, self._loading = connection, connect, loading
         self._wire: Wire | None = None
         self._refused = self._explains = False
         """Whether a reply has said that our user lacks a right, and whether it is being found out which."""
@@ -86,6 +96,8 @@ class Connection:
                 longest = min(self._connect + LOGIN_SECONDS, seconds or COMMAND_SECONDS)
                 async with asyncio.timeout(max(self._connect, longest)):
                     self._wire = await self._open()
+                if self._loading:
+                    await self._wait_while_loading(self._wire)
             began = time.perf_counter()
             replies = await self._wire.exchange(commands, seconds, first)
         except OSError as error:  # TimeoutError is a subclass
@@ -103,6 +115,19 @@ class Connection:
             await self._explain(commands, replies)
         return replies
 
+    async def _wait_while_loading(self, wire: Wire) -> None:
+        """Return when the server answers; raises BusyLoading after too long. Only a PING is repeated."""
+        until = time.monotonic() + self._loading
+        while True:
+            try:
+                await wire.exchange([("PING",)], COMMAND_SECONDS, None)
+            except BusyLoading:
+                if time.monotonic() > until:
+                    raise
+                await asyncio.sleep(_LOOK_SECONDS)
+            else:
+                return
+
     async def _explain(self, commands: Sequence[Command], replies: list[Any]) -> None:
         """Say in those replies which say that our user lacks a right which one that is."""
         from bus.wire.missing_rights import explained, is_refused
@@ -119,8 +144,8 @@ class Connection:
             self._refused = self._explains = False
 
     async def _open(self) -> Wire:
+        from redis.exceptions import BusyLoadingError, RedisError
         from redis.exceptions import ConnectionError as RedisConnectionError
-        from redis.exceptions import RedisError
 
         from bus.wire.protocol import Wire
 
@@ -139,6 +164,8 @@ class Connection:
         def parse(text: str) -> Exception:
             self._refused = self._refused or text.startswith(("NOPERM", "ERR ACL failure"))
             error: Exception = parser.parse_error(text)  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
+            if isinstance(error, BusyLoadingError):
+                return BusyLoading(str(error))
             return ConnectionError(str(error)) if isinstance(error, RedisConnectionError) else error
 
         return Wire(writer.transport, parse)
@@ -168,9 +195,10 @@ class LeasedConnection:
 class Connections:
     """The connections to one server: a caller takes one and gives it back; a new one is opened if none is free."""
 
-    def __init__(self, url: str, *, connect: float = CONNECT_SECONDS) -> None:
+    def __init__(self, url: str, *, connect: float = CONNECT_SECONDS, loading: float = 0.0) -> None:
+        """`connect`: the longest wait for a connection. `loading`: how long to wait for a server that still reads its data."""
         self.url = url
-        self._connect = connect
+        self._connect, self._loading = connect, loading
         self._free: list[Connection] = []
         self._all: list[Connection] = []
         self._pool: redis_async.ConnectionPool | None = None
@@ -190,10 +218,8 @@ class Connections:
     def _open(self) -> Connection:
         if self._pool is None:
             self._pool = _async_pool(self.url, COMMAND_SECONDS, self._connect)
-        connection = Connection(
-            self._pool.make_connection(),  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
-            self._connect,
-        )
+        made = self._pool.make_connection()  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
+        connection = Connection(made, self._connect, self._loading)
         self._all.append(connection)
         return connection
 
@@ -249,8 +275,8 @@ def unreachable_text(error: BaseException) -> str:
     known = f"{type(error).__name__} {type(inner).__name__} {text}"
     if any(word in known for word in ("NOAUTH", "WRONGPASS", "NOPERM", "Authentication", "NoPermission")):
         return f"redis refused the credentials ({text}); see `fleethook acl`"
-    if any(
-        word in known for word in ("OOM", "MISCONF", "READONLY", "LOADING", "OutOfMemory", "ReadOnly", "BusyLoading")
-    ):
+    if "LOADING" in known or "BusyLoading" in known:
+        return f"redis has just started and still reads its data ({text}); try again in a moment"
+    if any(word in known for word in ("OOM", "MISCONF", "READONLY", "OutOfMemory", "ReadOnly")):
         return f"redis does not take writes ({text})"
     return f"redis cannot be reached ({text}){START_HINT}"

@@ -103,6 +103,7 @@ class Fleet:
         # older sync still runs (seen in CI), and one that syncs always stands still while a busy disk is slow (seen in CI).
         # Without a sync it writes before each answer, and what is written outlives the process.
         self.server = Server(acl=acl_file(EVERY_NAMESPACE, self._passwords), persistent=persistent, fsync="no")
+        self.server.login = f"{user_name('admin')}:{self._passwords['admin']}@"
         self.home = folder / "home"
         self._published = ("", 0)
 

@@ -56,6 +56,8 @@ class Server:
         self.folder = Path(tempfile.mkdtemp(prefix="fh-"))
         self.socket = self.folder / "redis.sock"
         self.url = f"unix://{self.socket}?db=0"
+        self.login = ""
+        """`user:password@` of somebody who may PING: a server that lets nobody in without one says so while it still loads."""
         self._fsync, self._persistent = fsync, persistent
         if acl:
             (self.folder / "users.acl").write_text(acl, encoding="utf-8")
@@ -103,7 +105,7 @@ class Server:
             raise
 
     def _answers(self) -> bool:
-        client = sync_client(self.url)
+        client = sync_client(self.url.replace("unix://", f"unix://{self.login}"))
         try:
             return bool(client.ping())
         except Exception as error:  # noqa: BLE001 - whatever it says while it starts, it answers; refusal counts

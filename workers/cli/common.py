@@ -193,10 +193,10 @@ class Context:
         """Run `work` on an event loop, with connections to the bus that are closed after it; returns its result."""
         import asyncio
 
-        from bus.wire.connections import PATIENT_CONNECT_SECONDS, Connections
+        from bus.wire.connections import LOADING_SECONDS, PATIENT_CONNECT_SECONDS, Connections
 
         async def whole() -> T:
-            connections = Connections(self.url(role), connect=PATIENT_CONNECT_SECONDS)
+            connections = Connections(self.url(role), connect=PATIENT_CONNECT_SECONDS, loading=LOADING_SECONDS)
             try:
                 return await work(connections)
             finally:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
+import hiredis
 import pytest
 from redis.exceptions import ResponseError
 
@@ -14,7 +16,7 @@ from bus.errors import Unreachable
 from bus.wire.connections import Connections, sync_client, unreachable_text
 from bus.wire.protocol import Wire
 from tests.support.servers import Server
-from tests.support.waiting import until
+from tests.support.waiting import CONNECT, PATIENCE, until
 
 
 def without_memory(client: Any) -> str:
@@ -62,6 +64,38 @@ async def test_wrong_credentials_are_not_a_server_that_is_away(server: Server) -
         await connection.exchange([("PING",)])
     await connections.close()
     assert "canary1" not in str(refusal.value)
+
+
+async def test_a_command_waits_for_a_server_that_still_reads_its_data(tmp_path: Path) -> None:
+    """A restart takes as long as its data: `fleethook` commands wait for a while, and nothing else is sent twice."""
+    asked: list[bytes] = []
+    serving: list[asyncio.Task[Any] | None] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.append(asyncio.current_task())
+        parser = hiredis.Reader()
+        while data := await reader.read(1000):
+            parser.feed(data)
+            while command := parser.gets():
+                asked.append(command[0])
+                loading = len(asked) <= 3
+                writer.write(b"-LOADING Valkey is loading the dataset in memory\r\n" if loading else b"+OK\r\n")
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_unix_server(answer, tmp_path / "redis.sock"):
+        for seconds, commands in ((0.0, [b"INCR"]), (PATIENCE, [b"PING", b"PING", b"PING", b"INCR"])):
+            connections = Connections(f"unix://{tmp_path}/redis.sock", connect=CONNECT, loading=seconds)
+            with connections.lease() as connection:
+                if seconds:
+                    assert await connection.exchange([("INCR", "k")]) == [b"OK"]
+                else:
+                    with pytest.raises(Unreachable, match=r"still reads its data \(.*\); try again in a moment"):
+                        await connection.exchange([("INCR", "k")])
+            await connections.close()
+            assert asked[-len(commands) :] == commands
+        await asyncio.gather(*filter(None, serving))
+    assert asked.count(b"INCR") == 2
 
 
 @asynccontextmanager
