@@ -13,7 +13,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from bus.shim import native
 from bus.system.directories import directories
@@ -26,8 +26,9 @@ from tests.support.servers import Server
 from tests.support.waiting import CONNECT
 from workers.runtime.process import fast_loop
 
-# The same examples in every run, however busy the machine; `--hypothesis-profile=default` looks for new ones.
-settings.register_profile("same", deadline=None, derandomize=True)
+# The same examples in every run, however busy the machine; `--hypothesis-profile=default` looks for new ones. The health
+# check is about time alone: drawing ten examples took more than its limit in CI.
+settings.register_profile("same", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("same")
 
 # Without bytecode files each of the some thousand processes of a run compiles the whole program again, and each worker

@@ -452,7 +452,7 @@ _broken = st.sampled_from(sorted(_SAMPLES)).flatmap(
 
 
 @given(_broken | st.tuples(st.sampled_from(HOOK_DIALECTS), _anything))
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @pytest.mark.req("F-11", "P-13", "I-09")
 def test_whatever_a_file_holds_it_is_read_or_named(tmp_path: Path, given_: tuple[str, Any]) -> None:
     """No content of any dialect's file breaks the file that imports it; what is in force can be compiled and published."""
