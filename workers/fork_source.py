@@ -27,8 +27,8 @@ from bus.hooksets.hookfile import load_hook_file
 from bus.hooksets.in_force import PREPARED, compile_file
 from bus.hooksets.layers import content_key
 from bus.system.directories import Directories, config_file
+from bus.wire.connections import import_redis
 from workers.runtime.child_processes import Child, StartProcess, start_program
-from workers.runtime.process import import_redis
 
 PRELOADED: Final = (
     "workers.evaluator",

@@ -11,12 +11,12 @@ from bus.errors import ConfigError, Unreachable
 from bus.hooksets.in_force import Watcher
 from bus.system.directories import directories
 from bus.tracing import spans
-from bus.wire.connections import Connections
+from bus.wire.connections import Connections, import_redis
 from bus.wire.embedded_server import bus_url
 from bus.wire.keys import Keys
 from bus.wire.streams import Backoff
 from workers.runtime.lifeline import stop_event
-from workers.runtime.process import Process, Work, collect_garbage_seldom, import_redis, set_up, with_task
+from workers.runtime.process import Process, Work, collect_garbage_seldom, set_up, with_task
 
 log = logging.getLogger("fleethook.worker")
 

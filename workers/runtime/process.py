@@ -22,8 +22,6 @@ from workers.runtime.lifeline import die_with_parent
 
 _T = TypeVar("_T")
 
-_METRICS: Final = "opentelemetry.sdk.metrics"
-
 Work = Callable[[Keys, Connections, Watcher], Awaitable[None]]
 """What a process does until it ends."""
 
@@ -126,18 +124,3 @@ def collect_garbage_seldom() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*SELDOM_THRESHOLDS)
-
-
-def import_redis() -> None:
-    """Import redis-py without the SDK's metrics.
-
-    redis-py imports them wherever they are installed, and no process of Fleethook uses them (redis-py 8.1: 2.3 MiB and 30 ms
-    of each process). Only for processes of our own: in a user's program redis-py has to find what it looks for.
-    """
-    if _METRICS in sys.modules or "redis" in sys.modules:
-        return
-    sys.modules[_METRICS] = None  # type: ignore[assignment]  # the import system's own word for "there is none"
-    try:
-        import redis.asyncio  # noqa: F401
-    finally:
-        del sys.modules[_METRICS]
