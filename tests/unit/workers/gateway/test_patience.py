@@ -43,9 +43,26 @@ async def test_the_time_begins_with_the_first_failure(monkeypatch: pytest.Monkey
     assert await Patience().read(Work(monkeypatch, AWAY, takes=10 * OUTAGE_SECONDS)) == "read"
 
 
+async def test_two_broken_connections_are_no_outage_however_long_the_tries_take(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    patience = Patience()
+    for _ in range(2):  # what one call meets does not shorten the next one's tries
+        assert await patience.read(Work(monkeypatch, AWAY, AWAY, AWAY, takes=OUTAGE_SECONDS)) == "read"
+
+
 async def test_an_outage_ends_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Unreachable):
-        await Patience().read(Work(monkeypatch, AWAY, AWAY, takes=OUTAGE_SECONDS))
+        await Patience().read(Work(monkeypatch, *[AWAY] * 4, takes=OUTAGE_SECONDS))
+
+
+async def test_a_server_that_hangs_is_not_asked_again_after_the_time_of_an_outage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    silent = Unreachable("redis did not answer in time")
+    silent.__cause__ = TimeoutError()
+    with pytest.raises(Unreachable):
+        await Patience().read(Work(monkeypatch, silent, silent, takes=OUTAGE_SECONDS))
 
 
 async def test_a_callers_mistake_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
