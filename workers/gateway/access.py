@@ -16,6 +16,7 @@ from starlette.requests import HTTPConnection
 
 from bus.config.settings import Settings
 from bus.errors import FleethookError
+from workers.gateway.limits import LATE
 from workers.gateway.pages.sign_ins import Credentials, Rights, SignIns
 from workers.gateway.problems import BUS_AWAY, Problem
 from workers.gateway.tokens import Scope, TokenBook
@@ -67,6 +68,8 @@ class Access:
 
         `from_anywhere`: pages of other sites may lead to it.
         """
+        if LATE in request.scope:
+            raise request.scope[LATE]
         local = bool(request.scope.get(LOCAL))
         if not local:
             _check_host(request, self._names)

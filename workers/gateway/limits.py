@@ -18,6 +18,9 @@ _RESERVED_FILES: Final = 256
 
 LOCAL_PEER: Final = "unix socket"
 
+LATE: Final = "fleethook.late"
+"""The entry of an ASGI scope with the problem of a connection that is one too many."""
+
 
 class SocketLimits(NamedTuple):
     """The limits of one listening socket."""
@@ -36,6 +39,10 @@ class SocketLimits(NamedTuple):
     """How long a connection may wait for its next request."""
     write_seconds: float = 30.0
     """How long a caller may take nothing of a response."""
+    late: int = 64
+    """Connections beyond the others for one request each, which is refused: an agent's hook by its failure policy."""
+    late_seconds: float = 1.0
+    """How long such a request may take."""
 
 
 def limits_for(connections: int, *, shared: bool) -> SocketLimits:
@@ -49,7 +56,7 @@ class Admission:
     def __init__(self, limits: SocketLimits) -> None:
         self.limits = limits
         self._peers: Counter[str] = Counter()
-        self._count = 0
+        self._count = self._late = 0
         self._refused = 0
         self._logged = 0.0
 
@@ -74,6 +81,17 @@ class Admission:
         self._peers[peer] -= 1
         if not self._peers[peer]:
             del self._peers[peer]
+
+    def enter_late(self) -> bool:
+        """Admit a connection that is one too many for its request alone; `leave_late` ends it."""
+        if self._late >= self.limits.late:
+            return False
+        self._late += 1
+        return True
+
+    def leave_late(self) -> None:
+        """End a connection that was admitted for one request."""
+        self._late -= 1
 
     def _refuse(self, peer: str, detail: str) -> Problem:
         self._refused += 1

@@ -29,7 +29,7 @@ TITLES: Final = {
     499: "the caller hung up",
     500: "the gateway failed",
     501: "not installed",
-    503: "the bus is away",
+    503: "not possible now",
     504: "no verdict in time",
 }
 

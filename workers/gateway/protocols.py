@@ -15,10 +15,11 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.http11 import Request
 
 from bus.errors import FleethookError
-from workers.gateway.limits import LOCAL_PEER, Admission
+from workers.gateway.limits import LATE, LOCAL_PEER, Admission
 from workers.gateway.live.feed_sender import ABORT, LATENCY
 from workers.gateway.problems import TITLES, Problem
 
+_HOOKS: Final = b"/v1/hooks/"
 _LINGER_SECONDS: Final = 1.0
 """How long a refused caller may go on to send: closed at once, its system would throw the refusal away unread."""
 
@@ -36,6 +37,8 @@ class HttpProtocol(HttpToolsProtocol):
         super().__init__(*args, **more)
         self._peer = ""
         self._admitted = self._refused = self._in_head = self._between = self._begun = self._upgraded = False
+        self._late: Problem | None = None
+        """Why its only request will be refused."""
         self._head_bytes = self._parsed_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
@@ -45,10 +48,13 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._peer = _peer(self.client)
         problem = self.admission.enter(self._peer)
-        if problem is not None:
+        if problem is None:
+            self._admitted = True
+        elif self.admission.enter_late():
+            self._late = problem
+        else:
             self._refuse(problem)
             return
-        self._admitted = True
         self._begin_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -58,6 +64,9 @@ class HttpProtocol(HttpToolsProtocol):
         if self._admitted and not self._upgraded:
             self._admitted = False
             self.admission.leave(self._peer)
+        if self._late is not None:
+            self._late = None
+            self.admission.leave_late()
 
     def data_received(self, data: bytes) -> None:
         """Read what the caller sends; headers only up to their limits."""
@@ -91,9 +100,14 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Begin to handle the request."""
+        """Begin to handle the request. One on a connection too many is an agent's hook, or refused here."""
         self._in_head = False
         self._stop_timer()
+        if self._late is not None:
+            if not self.url.startswith(_HOOKS) or self.parser.should_upgrade():
+                self._refuse(self._late)
+                return
+            self.scope[LATE] = self._late  # type: ignore[typeddict-unknown-key]
         super().on_headers_complete()
 
     def handle_websocket_upgrade(self) -> None:
@@ -116,6 +130,8 @@ class HttpProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Go on with the next request, once the caller has sent the rest of this one's body."""
         unread = not self.pipeline and self.cycle.more_body
+        if self._late is not None:
+            self.transport.close()
         super().on_response_complete()
         if unread and not self.transport.is_closing():
             self._stop_timer()
@@ -166,13 +182,17 @@ class HttpProtocol(HttpToolsProtocol):
     def _begin_head(self) -> None:
         self._in_head, self._between, self._head_bytes = True, False, 0
         self._stop_timer()
-        self._timer = self.loop.call_later(self.admission.limits.head_seconds, self._head_too_slow)
+        limits = self.admission.limits
+        seconds = limits.head_seconds if self._late is None else limits.late_seconds
+        self._timer = self.loop.call_later(seconds, self._head_too_slow)
 
     def _head_too_slow(self) -> None:
         self._timer = None
         if self.transport.is_closing():
             return
-        if self._is_at_work():  # the next request has begun while one is handled
+        if self._late is not None:
+            self._refuse(self._late)
+        elif self._is_at_work():  # the next request has begun while one is handled
             self._begin_head()
         elif not self._head_bytes and not self._begun:
             self.transport.close()  # it never sent anything, so there is nothing to answer

@@ -336,7 +336,7 @@ def test_bad_messages_get_an_error_and_the_connection_stays(daemon: Daemon) -> N
             ({"type": "dance"}, "Unknown message type: dance"),
             ({"type": "subscribe", "events": "stop"}, "events must be a list of strings"),
             ({"type": "x" * 2_000_000}, "Unknown message type: xxx"),
-            ({"type": "tool_call", "mcp": "m", "tool": "t", "args": {}}, "Fleethook runs no MCP servers"),
+            ({"type": "tool_call", "mcp": "m", "tool": "t", "args": {}}, "this port calls no tools"),
         ):
             error = client.ask(sent)
             assert (error["type"], error["code"]) == ("error", "ERROR")
@@ -408,8 +408,16 @@ def test_without_an_evaluator_the_failure_policy_answers_and_says_so(tmp_path: P
             assert (said.code, "decision" in said.out) == (0, False), "a failure looks like no allow"
             assert "no evaluator is alive" in said.out["systemMessage"]
         assert daemon.script("stop", BASH, release="2026-02-22").code == 0, "a stop never fails closed"
+        with daemon.http() as client:
+            for kind, status in (("pre-tool-use", 200 if policy == "deny" else 400), ("stop", 400)):
+                body = {"hook_type": kind, "source": "claude", "input_data": "not an object"}
+                unread = client.post("/hooks/execute", json=body)
+                assert unread.status_code == status, "the script takes a 400 for a failure, and lets the call pass"
+                refused = {"continue": False, "decision": "block"}
+                assert (refused.items() <= unread.json().items()) == (status == 200)
         with daemon.http() as client, daemon.websocket() as live:
-            assert "\nhooks_failed_total 2.0\n" in client.get("/admin/metrics").text
+            failed = 3 if policy == "deny" else 2
+            assert f"\nhooks_failed_total {failed}.0\n" in client.get("/admin/metrics").text
             alone.workers[-1].process.terminate()
             with pytest.raises(ConnectionClosed) as closed:
                 live.next()

@@ -99,6 +99,21 @@ def test_connections_over_the_cap_are_refused_in_words(gateway: Gateway) -> None
     wait_until(gets_in, "there is a place again")
 
 
+def test_an_agents_hook_on_a_connection_too_many_gets_the_decision_of_its_failure_policy(gateway: Gateway) -> None:
+    """A 503 means "go on" to the agent, and whoever takes all places would switch the guards off."""
+    with contextlib.ExitStack() as stack:
+        for number in range(MOST):
+            stack.enter_context(connect(gateway, f"127.0.3.{number % 4 + 1}"))
+        found = {}
+        for policy in ("deny", "allow"):
+            with gateway.tcp() as client:
+                found[policy] = client.post(HOOK, params={"on_failure": policy}, json=CALL)
+    said = found["deny"].json()["hookSpecificOutput"]
+    assert (found["deny"].status_code, said["permissionDecision"]) == (200, "deny")
+    assert "takes no more" in said["permissionDecisionReason"]
+    assert (found["allow"].status_code, found["allow"].json()["code"]) == (503, "connections")
+
+
 def test_callers_of_many_addresses_cannot_take_more_than_the_whole_cap(gateway: Gateway) -> None:
     with contextlib.ExitStack() as stack:
         for number in range(MOST):

@@ -151,6 +151,7 @@ def test_a_request_gets_the_verdict(world: Fleet, gateway: Gateway) -> None:
         (b"{}", "application/cloudevents-batch+json", 400, "a JSON list"),
         (BASE64 % b"!!!", "application/cloudevents+json", 400, "data_base64 is not base64"),
         (BASE64 % b'e30K","data":"x', "application/cloudevents+json", 400, "either data or"),
+        (b'{"type":"a:%b"}' % (b"b" * 254), "application/json", 400, "at most 255 characters"),
         (b'{"type":"fleet:resumed"}', "application/json", 400, "only Fleethook itself announces fleet:resumed"),
     ],
 )

@@ -26,6 +26,9 @@ BATCH: Final = "application/cloudevents-batch+json"
 MOST_EVENTS: Final = 1_000
 """The most events in one request."""
 
+MOST_TYPE: Final = 255
+"""The most characters of a type, which lists show whole."""
+
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TYPES: Final = {kind.value.replace(":", "."): kind.value for kind in EventType}
 _ATTRIBUTES: Final = frozenset(
@@ -97,6 +100,8 @@ def _canonical(value: object) -> Event:
         raise DecodeError(f"an event is a JSON object, not a {type(value).__name__}")
     event = DIALECT.read("", write_json(value))
     refuse_own(event.type)
+    if len(event.type) > MOST_TYPE:
+        raise DecodeError(f"an event's type has at most {MOST_TYPE} characters, and this one has {len(event.type)}")
     if event.id and not _ID.fullmatch(event.id):
         raise DecodeError("an event's id has 1 to 64 letters, digits, '_' and '-'")
     refuse_secret(event.id, "the event's id")

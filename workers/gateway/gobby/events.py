@@ -43,6 +43,11 @@ _THREAD: Final = ("session_id", "thread_id", "threadId", "conversation_id", "con
 class BadCall(FleethookError):
     """A body that is no hook call; the text is Gobby's own message, or longer."""
 
+    def __init__(self, text: str, call: GobbyCall | None = None) -> None:
+        """`call` is what is known of it: all but its fields."""
+        super().__init__(text)
+        self.call = call
+
 
 class GobbyCall(NamedTuple):
     """One hook call."""
@@ -80,13 +85,17 @@ def read_call(body: bytes) -> GobbyCall:
     fields = found.get("input_data")
     if fields is None:  # Gemini's script also sends the fields beside the envelope
         fields = {name: value for name, value in found.items() if name not in _ENVELOPE}
-    if not isinstance(fields, dict):
-        raise BadCall("input_data is not a JSON object")
+    unread = not isinstance(fields, dict)
+    if unread:
+        fields = {}
     native, known = native_name(agent, hook_type)
     if plain(hook_type) == _ITEM_COMPLETED and _item(fields).get("type") not in _TOOL_ITEMS:
         native, known = hook_type, False
     can = find(agent).capabilities[native] if known else None
-    return GobbyCall(source, agent, hook_type, native, can, fields)
+    call = GobbyCall(source, agent, hook_type, native, can, fields)
+    if unread:
+        raise BadCall("input_data is not a JSON object", call)
+    return call
 
 
 def read_event(call: GobbyCall, host: str) -> Event:
@@ -97,7 +106,7 @@ def read_event(call: GobbyCall, host: str) -> Event:
     try:
         event = _read(call, fields)
     except DecodeError as error:
-        raise BadCall(f"input_data of {call.hook_type[:80]}: {error}") from error
+        raise BadCall(f"input_data of {call.hook_type[:80]}: {error}", call) from error
     data = event.data
     if call.source != event.source:
         data = {**data, "gobby_source": call.source}

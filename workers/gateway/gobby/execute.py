@@ -60,7 +60,7 @@ class HookCalls:
                 return json_reply({"status": "skipped", "message": why})
             event = read_event(call, host_name())
         except BadCall as error:
-            return refusal(400, str(error))
+            return self._unread(error)
         with server_span(request, "/hooks/execute", incoming_context(request), event.id) as span:
             failed = True
             try:
@@ -69,6 +69,16 @@ class HookCalls:
             finally:
                 self._tally.hook(failed=failed)
         return json_reply(self._answer(call, event, verdict), headers=answer_headers(event.id, verdict.fallback))
+
+    def _unread(self, error: BadCall) -> Response:
+        """The response to a body that is no hook call: what the failure policy says, if it says more than "go on"."""
+        call = error.call
+        policy = bus_policy(self._policy, call.can.type) if call is not None and call.can is not None else "allow"
+        if call is None or call.can is None or policy == "allow":
+            return refusal(400, str(error))
+        self._tally.hook(failed=True)
+        event = Event(type=call.can.type, source=call.agent, native=call.native)
+        return json_reply(self._answer(call, event, failed(policy, str(error))), headers=answer_headers("", str(error)))
 
     async def _verdict(self, request: Request, event: Event, began: float) -> Verdict:
         entry = event_entry(event, event_folder(event.cwd), self._policy, by="gateway")

@@ -22,7 +22,7 @@ def exposition(tally: GobbyTally, fleet: FleetCounts) -> bytes:
             ("background_tasks", "Deliveries of the fleet.", fleet.tasks_total),
             ("background_tasks_completed", "Deliveries that arrived.", fleet.tasks_completed),
             ("background_tasks_failed", "Deliveries that became dead letters.", fleet.tasks_failed),
-            ("mcp_calls", "Calls of MCP tools: none, because Fleethook runs no MCP servers.", 0),
+            ("mcp_calls", "Calls of MCP tools on this port: none, the tools of plugins are at /mcp of the gateway.", 0),
             ("mcp_calls_succeeded", "MCP calls that succeeded: none.", 0),
             ("mcp_calls_failed", "MCP calls that failed: none.", 0),
         ),

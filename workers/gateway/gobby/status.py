@@ -63,7 +63,7 @@ class GobbyStatus:
                     "completed": counts.tasks_completed,
                     "failed": counts.tasks_failed,
                 },
-                "mcp_servers": {},  # Fleethook runs none, and keeps neither tasks nor memories nor skills
+                "mcp_servers": {},  # none that this port calls; Fleethook keeps neither tasks nor memories nor skills
                 "internal_tools_count": 0,
                 "sessions": {
                     "active": counts.sessions,

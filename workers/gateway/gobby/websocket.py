@@ -122,7 +122,11 @@ class GobbySocket:
         elif kind in {"subscribe", "unsubscribe"}:
             await self._choose(socket, str(kind), asked, client, chosen)
         elif kind == "tool_call":
-            await _error(socket, "Fleethook runs no MCP servers, so it calls no tools", request)
+            await _error(
+                socket,
+                "this port calls no tools: it needs no token; the tools of plugins are at /mcp of the gateway",
+                request,
+            )
         else:
             await _error(socket, f"Unknown message type: {str(kind)[:80]}", request)
 

@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from tests.support.waiting import PATIENCE, wait_until
-from workers.gateway.limits import Admission, SocketLimits
+from workers.gateway.limits import LATE, Admission, SocketLimits
 from workers.gateway.server import server_config
 
 pytestmark = pytest.mark.req("G-02", "F-15")
@@ -47,11 +47,16 @@ async def _echo(request: Request) -> Response:
     return PlainTextResponse(await request.body())
 
 
+async def _late(request: Request) -> Response:
+    return PlainTextResponse(request.scope[LATE].detail)
+
+
 APP = Starlette(
     routes=[
         Route("/", _hello, methods=["GET", "POST"]),
         Route("/large", _large),
         Route("/echo", _echo, methods=["POST"]),
+        Route("/v1/hooks/a/b", _late, methods=["POST"]),
     ]
 )
 
@@ -124,6 +129,26 @@ def problem(raw: bytes) -> tuple[int, str]:
 def port() -> Iterator[int]:
     with serving(SMALL._replace(connections=100, per_peer=100)) as (number, _):
         yield number
+
+
+def test_few_connections_over_the_cap_may_send_one_request_and_only_a_hook_reaches_the_application() -> None:
+    limits = SMALL._replace(connections=1, per_peer=1, late=1, late_seconds=PATIENCE, idle_seconds=PATIENCE)
+    with serving(limits._replace(head_seconds=PATIENCE)) as (port, _), connect(port) as first:
+        assert answer(first).startswith(b"HTTP/1.1 200")
+        with connect(port) as late:
+            late.sendall(b"GET")
+            assert refusal(port) == (503, "connections"), "there is one such place"
+            late.sendall(GET[3:])
+            assert problem(rest(late)) == (503, "connections")
+
+        def is_handled() -> bool:
+            with connect(port) as late:
+                late.sendall(b"POST /v1/hooks/a/b HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
+                raw = rest(late)
+            return raw.count(b"HTTP/1.1") == 1 and b"connections and takes no more" in raw and b"503" not in raw
+
+        wait_until(is_handled, "a hook is handled, and nothing after it")
+        assert answer(first).startswith(b"HTTP/1.1 200")
 
 
 def test_connections_over_the_cap_are_refused_and_others_go_on() -> None:
