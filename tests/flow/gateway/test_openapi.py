@@ -92,7 +92,7 @@ def test_no_generated_call_finds_a_server_error_or_an_undocumented_answer(
     Every path gets all cases that its description has by itself (phase `coverage`), and this many random ones.
     """
     assert client.post("/v1/requests", json=CALL).status_code == 200  # so that there is something to list
-    token = gateway.token("schemathesis", "publish", "observe", "operate")
+    token = gateway.token(f"schemathesis-{examples}", "publish", "observe", "operate")
     checks = (
         "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,"
         "response_headers_conformance,ignored_auth,unsupported_method"
