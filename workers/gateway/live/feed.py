@@ -59,8 +59,11 @@ class Client:
         return len(self.waiting) >= MOST_WAITING * _SLOW or self._bytes >= MOST_WAITING_BYTES * _SLOW
 
     def push(self, message: FeedMessage) -> None:
-        """Queue a message, or mark the client as overflowed at the limit."""
-        if self.overflowed.is_set():
+        """Queue a message that the client has not got yet, or mark the client as overflowed at the limit.
+
+        A client that caught up by itself may be ahead of the feed.
+        """
+        if self.overflowed.is_set() or message.position <= (self.at.events if message.is_event else self.at.outcomes):
             return
         if len(self.waiting) >= MOST_WAITING or (self.waiting and self._bytes + message.size > MOST_WAITING_BYTES):
             self.overflowed.set()
@@ -161,9 +164,8 @@ class Feed:
             return False
         router = Router([(client, client.subscriptions.current)])
         for message in self._recent:
-            if message.position > (client.at.events if message.is_event else client.at.outcomes):
-                for one in router.clients(message):
-                    one.push(message)
+            for one in router.clients(message):
+                one.push(message)
         self._clients.add(client)
         self._router = None
         return True
