@@ -126,7 +126,10 @@ def found_below(root: str) -> str:
 
 
 def _find(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
-    below = [Arg(found_below(root)) for root in find_roots([arg.text for arg in args])]
+    words = [arg.text for arg in args]
+    roots = find_roots(words)
+    alone = "-maxdepth" in words and words[words.index("-maxdepth") + 1 :][:1] == ["0"]
+    below = [Arg(root if alone else found_below(root)) for root in roots]
     place = 0
     while place < len(args):
         if args[place].text in ("-exec", "-execdir", "-ok", "-okdir"):

@@ -117,6 +117,8 @@ def _interpreter(language: str, args: Sequence[Arg], stdin: Output) -> Iterator[
             yield from _code(language, [Arg(stdin.text or "", stdin.programs)])
         elif args:
             for place, arg in enumerate(args):
+                if args[0].text == "run" and arg.text.startswith(("https://", "http://")):
+                    yield Inner(sources=("curl",))
                 if arg.text.startswith("npm:"):  # `deno run -A npm:rimraf@5 x`
                     yield Inner(argv=(Arg(_TAG.sub("", arg.text[4:])), *args[place + 1 :]))
                     return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from bus.lazy.regex import lazy_regex
 from bus.shell.builtins import assign
-from bus.shell.commands import Command, calls_itself, is_silent, program_name, read_own_output
+from bus.shell.commands import Command, calls_itself, is_silent, printed, program_name, read_own_output
 from bus.shell.inner import Arg, Inner
 from bus.shell.line_state import NOTHING, CommandContext, together
 from bus.shell.parsing import as_bash, syntax_tree, unread_names
@@ -16,7 +16,7 @@ from bus.shell.programs.variables import variable_script
 from bus.shell.quoting import first_sign, may_substitute, unseen_substitutions, without_backticks
 from bus.shell.redirections import read_redirections
 from bus.shell.shell_state import Shell
-from bus.shell.words import UNKNOWN, Output, bare_words, clean, read_word, unescaped
+from bus.shell.words import UNKNOWN, Output, bare_words, clean, read_text, read_word, unescaped
 
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
     from tree_sitter import Node
@@ -152,9 +152,9 @@ class Reader(Shell):
             return Output(self.found.files.keep(output.text), output.programs)
         if sign != b">":
             return self.visit(node, NOTHING)
-        programs, name = self.feeding
+        fed, name = self.feeding
         own = (program_name(self.scope.text(name)),) if name is not None else ()
-        return self.visit(node, Output(None, programs + own))
+        return self.visit(node, Output(fed.text, fed.programs + own))
 
     def _pipeline(self, stages: list[Node], stdin: Output) -> str | None:
         output = stdin
@@ -251,12 +251,20 @@ class Reader(Shell):
                 self.run([Arg(word) for word in words], CommandContext())
 
     def _command(self, node: Node, stdin: Output, redirects: list[Node] | tuple[()]) -> str | None:
-        self.feeding = (stdin.programs, node.child_by_field_name("name"))
+        self.feeding = (self._here_string(node, redirects, stdin), node.child_by_field_name("name"))
         *before, children = self._lines(node)
         for line in before:
             self._simple(node, line, stdin, ())
             stdin = NOTHING
         return self._simple(node, children, stdin, redirects)
+
+    def _here_string(self, node: Node, redirects: list[Node] | tuple[()], stdin: Output) -> Output:
+        """What a command reads, where it may pass it on to a `>(…)`."""
+        if b">(" in self.scope.source:
+            for one in (*redirects, *node.named_children):
+                if one.type == "herestring_redirect":
+                    return Output(next(iter(read_text(one.named_children[-1], self.scope).texts), ""))
+        return stdin
 
     def _lines(self, node: Node) -> list[list[Node]]:
         """The children by line: after `a | b | c` the grammar (0.25.1) reads `rm x > f` on the next line as words of c."""
@@ -299,6 +307,10 @@ class Reader(Shell):
             argv.append(Arg("-"))  # `python3 - <<EOF`: in no node of the tree
         call = CommandContext(stdin)
         if own or redirects:
+            if b">(" in self.scope.source and argv:
+                fed, name = self.feeding
+                text = printed(program_name(argv[0].text), tuple(arg.text for arg in argv[1:]), fed)
+                self.feeding = (Output(text, fed.programs), name)
             call, more = read_redirections([*own, *redirects], stdin, self.scope, self.found)
             argv += more
         if argv and argv[0].text == "[":

@@ -151,8 +151,8 @@ class Shell(ABC):
         self.directory = directory
         self.scripts = scripts
         self.directories = DirectoryStack()
-        self.feeding: tuple[tuple[str, ...], Node | None] = ((), None)
-        """The programs before the command whose words are being read, and its name."""
+        self.feeding: tuple[Output, Node | None] = (NOTHING, None)
+        """What the command whose words are being read writes into a `>(…)`, and the command's name."""
         self.inside: tuple[str, ...] = ()
         """The functions whose bodies are being read, innermost last."""
         self.made: set[str] = set()

@@ -178,6 +178,10 @@ def test_what_only_the_shell_knows_is_marked() -> None:
         """echo '{"scripts": {"clean": "rm -rf /srv"}}' > package.json && npm run clean""",
         """echo '{"scripts": {"postinstall": "rm -rf /srv"}}' > package.json; npm install""",
         "deno run -A npm:rm@1 -rf /srv",
+        "tee >(bash) <<< 'rm -rf /srv'",
+        "echo 'rm -rf /srv' | tee /tmp/log >(sh)",
+        "echo 'rm -rf /srv' > >(sh)",
+        "find /srv -maxdepth 0 -exec rm -rf {} +",
     ],
 )
 def test_a_delete_is_seen_behind_references_filters_and_package_scripts(text: str) -> None:
