@@ -22,6 +22,8 @@ ANOTHER_HOST: Final = "corpus.invalid"
 
 _LONGEST: Final = 1_000_000
 """Characters of one line."""
+_NATIVE: Final = {"codex": "PreToolUse"}
+"""By agent, the name of its event before a tool call, where a rule is about that event alone (`open-prompt`)."""
 
 
 class CorpusLine(NamedTuple):
@@ -171,6 +173,7 @@ def _line(raw: bytes, place: str, host: str) -> CorpusLine:
         host=host,
         cwd=entry.cwd,
         tool=canonical_tool(agent, tool),
+        native=_NATIVE.get(agent, ""),
         native_tool=tool,
         input=canonical_input(agent, tool, given),
     )

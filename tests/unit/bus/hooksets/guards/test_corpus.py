@@ -108,6 +108,17 @@ def test_the_packs_judge_a_line_and_name_the_rule() -> None:
 
 
 @pytest.mark.req("X-09")
+def test_a_rule_about_one_agents_event_judges_that_agents_lines() -> None:
+    call = {"tool": "exec_command", "input": {"cmd": "bash -l", "tty": True}}
+    of_codex, of_another = judge_lines(
+        read({**call, "agent": "codex", "expect": "ask"}, {"command": "bash -l", "agent": "claude", "expect": "allow"}),
+        packs(),
+    )
+    assert (of_codex.decision, of_codex.rules) == ("ask", ("destructive-commands_open-prompt",))
+    assert not of_another.stopped
+
+
+@pytest.mark.req("X-09")
 def test_guards_test_prints_figures_and_lines_and_holds_limits(tmp_path: Path) -> None:
     file = tmp_path / "c.jsonl"
     file.write_bytes(
