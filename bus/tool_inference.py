@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from bus.tool_names import CANONICAL, ToolAlias
+from bus.tool_patches import patched_files
 from bus.tool_programs import WORD, program_command, request_command, tool_parts
 from bus.tool_words import (
     ARGUMENTS,
@@ -30,6 +31,7 @@ from bus.tool_words import (
     NAME,
     ON_PATH,
     OPERATIONS,
+    PATCHES,
     PATHS,
     READ_WORDS,
     SHELL_CELL,
@@ -261,6 +263,9 @@ def _file(call: _Call) -> Inferred:
     if isinstance(several, list) and all(isinstance(file, dict) for file in several) and call.words & WRITE_WORDS:
         paths = [path for file in several if isinstance(path := file.get("path", file.get("file_path")), str)]
         return Inferred(("write", "edit"), ToolAlias("write", {}), {"paths": paths}) if paths else _NOTHING
+    patch = "" if path else _field(arguments, PATCHES)
+    if patch and isinstance(arguments[patch], str) and (changed := patched_files(arguments[patch])):
+        return Inferred(("write", "edit"), ToolAlias("write", {}), {"paths": [*changed]})
     fields = {"path": (call.native_names.get(path, path),), "content": (call.native_names.get(content, content),)}
     if path and content and not call.words.isdisjoint(WRITE_WORDS | {"file"}):
         return Inferred(("write", "edit"), ToolAlias("write", fields))

@@ -14,6 +14,15 @@ _PATCH: Final = lazy_regex(r"\*\*\* Begin Patch.*?(?:\*\*\* End Patch|\Z)", re.D
 _DIRECTORY: Final = lazy_regex(r"\bcd\s+(?:--\s+)?(\"[^\"]+\"|'[^']+'|[^\s;&|]+)\s*(?:&&|;|\n)")
 
 
+_DIFFED: Final = lazy_regex(r"^(?:\+\+\+|---) (?:[ab]/)?([^\t\n]+?)[ \t]*$", re.MULTILINE)
+
+
+def patched_files(text: str) -> tuple[str, ...]:
+    """The files that a patch changes: one of Codex, or a unified diff."""
+    found = [*_CHANGED.findall(text), *_DIFFED.findall(text)] if "*** " in text or "+++ " in text else []
+    return tuple(dict.fromkeys(path for path in found if path != "/dev/null"))
+
+
 class ShellPatch(NamedTuple):
     """The patches of one command as one text, and the files that they change, relative to the call's directory."""
 

@@ -50,6 +50,8 @@ PATHS: Final = (
     "target_file",
     "target_path",
     "relative_path",
+    "relative_workspace_path",
+    "path_in_project",
     "notebook_path",
     "directory",
     "dir",
@@ -61,8 +63,13 @@ PATHS: Final = (
     "destination",
     "target",
     "paths",
+    "file_paths",
     "files",
 )
+
+
+PATCHES: Final = ("patch", "diff", "patch_text", "patch_content", "input", "changes")
+"""Arguments that may be a patch, which names its files itself."""
 
 
 CONTENTS: Final = (

@@ -28,6 +28,9 @@ from bus.tools import canonical_input, canonical_tool, lost_fields, native_input
         ("mcp__py__run_python", {"code": "import os"}, ("bash",), "python3 -c 'import os'"),
         ("mcp__pg__query", {"sql": "DROP TABLE x"}, ("bash",), "psql -c 'DROP TABLE x'"),
         ("mcp__fs__delete_file", {"path": "~/x"}, ("delete", "bash"), "rm ~/x"),
+        ("mcp__term__run", {"args": ["rm", "-rf", "/"]}, ("bash",), "rm -rf /"),
+        ("mcp__desktop__start_process", {"executable": "rm", "arguments": "-rf /"}, ("bash",), "rm -rf /"),
+        ("mcp__desktop__kill_process", {"name": "fleethook"}, ("bash",), "pkill fleethook"),
         ("mcp__fs__remove_directory", {"path": "/"}, ("delete", "bash"), "rm -r /"),
         ("mcp__fs__move_file", {"source": "a", "destination": "/etc/b"}, ("bash", "write"), "mv a /etc/b"),
     ],
@@ -189,3 +192,28 @@ def test_rules_on_other_tools_see_them() -> None:
         )
         said = [hook.rule.decision for hook in index.find(event) if hook.rule and judge(hook.rule, event)]
         assert "deny" in said, tool
+
+
+@pytest.mark.req("X-09")
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"patch": "*** Begin Patch\n*** Delete File: .claude/settings.json\n*** End Patch"},
+        {"diff": "--- a/.claude/settings.json\n+++ b/.claude/settings.json\n@@ -1 +1 @@\n-a\n+b\n"},
+        {"pathInProject": ".claude/settings.json", "text": "{}"},
+        {"file_paths": [".claude/settings.json"], "content": "{}"},
+    ],
+)
+def test_the_files_of_a_write_are_found_in_patches_and_under_any_name(given: dict[str, Any]) -> None:
+    for native in ("mcp__ide__apply_patch", "mcp__ide__create_new_file"):
+        event = Event(
+            type="tool:pre_execute",
+            source="claude",
+            host="elsewhere",
+            cwd="/home/dev/app",
+            tool=canonical_tool("claude", native),
+            native_tool=native,
+            input=canonical_input("claude", native, given),
+        )
+        rules = Index([(hook, hook.on) for hook in load_pack("fleethook-itself").rules]).find(event)
+        assert [hook.id for hook in rules if hook.rule is not None and judge(hook.rule, event) is not None]
