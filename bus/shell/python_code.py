@@ -311,7 +311,7 @@ class _Code:
             given = [*node.args, *(one.value for one in node.keywords if one.arg in ("path", "src", "dst"))]
             paths = [text for arg in given[: 2 if command[0] in functions.TWO else 1] for text in self.texts(arg)]
             yield _argv((*command, *paths), directory)
-        elif name in functions.SHELLS:
+        elif name in functions.SHELLS or method == "system":
             yield Inner(script=self._argument(node), sources=self._sources(node), directory=directory)
         elif name in functions.SPAWNS or name in functions.EXECS:
             yield from self._spawn(node, name, directory)

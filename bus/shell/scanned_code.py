@@ -78,16 +78,20 @@ _GATHERERS: Final = frozenset(
 )
 """Functions that list files."""
 _RUNS_TEXT: Final = lazy_regex(
-    r"\b(?:eval|instance_eval|new\s+Function|Function|vm\.run\w+|runInThisContext|loadstring|load|include|require|system|exec)\b"
+    r"\b(?:eval|instance_eval|new\s+Function|Function|vm\.run\w+|runInThisContext|loadstring)\b"
+    r"|\b(?:system|exec|execSync|spawn|spawnSync)\s*\(?\s*[\w$@]|\b(?:include|require|import|load)(?:_once)?\s*\(?\s*['\"]https?://"
 )
+"""Code that runs a text: by an evaluator, by a program that no literal names, or from an address."""
 _NETWORK: Final = lazy_regex(
     r"\b(?:fetch|https?\.get|LWP|HTTP::Tiny|open-uri|URI\.open|Net::HTTP|urlopen|curl_exec|axios)\b"
     r"|\b(?:get|file_get_contents|include|require|import)\s*\(?\s*['\"]https?://"
-    r"|[`(]\s*(?:curl|wget)\s"
+    r"|[`(]\s*['\"]?(?:curl|wget)\s"
 )
 _HTTP_DELETES: Final = lazy_regex(
     r"""\b\w+\s*\(\s*['"`](https?://[^'"`]*)['"`][^;]{0,400}?\bmethod['"]?\s*(?::|=>)\s*['"]DELETE['"]"""
-    r"""|\w\.del(?:ete)?\s*\(\s*['"`](https?://[^'"`]*)"""
+    r"""|[\w)]\.del(?:ete)?\s*\(\s*['"`](https?://[^'"`]*)"""
+    r"""|\bmethod['"]?\s*:\s*['"]DELETE['"][^;{}]{0,200}?\bhost(?:name)?['"]?\s*:\s*['"]([\w.-]+)"""
+    r"""|\bNet::HTTP\.new\(\s*['"]([\w.-]+)['"][^;\n]{0,80}\.delete\b"""
 )
 """`fetch(url, {method: 'DELETE'})`, `axios.delete(url)`."""
 _DECODES: Final = lazy_regex(
@@ -114,9 +118,9 @@ def scanned_calls(program: str, code: str, operands: Sequence[str] = ()) -> Iter
     directory = _DIRECTORY_SET.search(code)
     for one in _calls(table, program, code):
         yield one._replace(directory=directory[1]) if directory else one
-    if "://" in code and ("DELETE" in code or ".del" in code):
+    if "DELETE" in code or ".del" in code:
         for match in islice(_HTTP_DELETES.finditer(code), _MOST):
-            yield Inner(argv=tuple(map(Arg, ("curl", "-X", "DELETE", match[1] or match[2]))))
+            yield Inner(argv=tuple(map(Arg, ("curl", "-X", "DELETE", next(filter(None, match.groups()))))))
     if _RUNS_TEXT.search(code):
         if _NETWORK.search(code):
             yield Inner(sources=("curl",))
