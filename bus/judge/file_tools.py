@@ -136,6 +136,8 @@ class FileTools:
             raise Refused("the arguments are not a JSON object of the tool's parameters") from None
         if name == "read_file":
             return self._read_file(given.path, given.first_line)
+        if name in {"list_files", "grep"} and given.path:  # it would look at more than the model means
+            raise Refused(f"{name} has no parameter path; write glob, such as 'src/**/*.py'")
         if name == "list_files":
             return self._list_files(given.glob)
         if name == "grep":

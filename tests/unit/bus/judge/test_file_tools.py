@@ -118,6 +118,8 @@ def test_results_are_bounded_and_redacted(project: Path, monkeypatch: pytest.Mon
 
 
 def test_a_call_that_cannot_be_understood_is_refused(project: Path) -> None:
+    for tool in ("list_files", "grep"):
+        assert "has no parameter path; write glob" in call(project, tool, path="src", pattern="pay")
     tools = FileTools(str(project), LATER)
     for name, arguments in (
         ("read_file", "not json"), ("read_file", "[1]"), ("read_file", '{"path": 7}'), ("read_file", '{"file": "a"}'),
