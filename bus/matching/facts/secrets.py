@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
 from bus.lazy.regex import lazy_regex
-from bus.matching.facts.token_formats import PRIVATE_KEY, TOKEN_FORMATS
+from bus.matching.facts.token_formats import PRIVATE_KEY, TOKEN_FORMATS, WEBHOOK_URL
 from bus.matching.regexes import compile_regex
 
 SecretClass = Literal["known", "random"]
@@ -30,7 +30,7 @@ class Secret(NamedTuple):
     """Its kind, or the name beside it."""
 
 
-_FORMATS: Final = (PRIVATE_KEY, *TOKEN_FORMATS)
+_FORMATS: Final = (PRIVATE_KEY, WEBHOOK_URL, *TOKEN_FORMATS)
 _ANY_FORMAT: Final = "|".join(sorted(re.escape(needle) for one in _FORMATS for needle in one.needles))
 
 _KEYS: Final = "api access auth account private signing encryption service storage master"
@@ -42,7 +42,7 @@ _NAMES: Final = (
 """A name that contains one of these, in any case, says that its value is a secret."""
 _ANY_NAME: Final = (
     f"passw|passphrase|secret|token|credential|_pwd|_pass|connection_?string|(?:{_KEYS.replace(' ', '|')})[_-]?key"
-    "|://[^\\s/:@]{0,64}:|mysql|mariadb|\\bcurl\\b|\\blogin\\b"
+    "|://[^\\s/:@]{0,64}:|mysql|mariadb|\\bcurl\\b|\\blogin\\b|sshpass|redis-cli"
 )
 _ANY: Final = f"(?i){_ANY_FORMAT}|{_ANY_NAME}"
 """A text without a match has no secret. Most texts are looked at only once, for this, and RE2 takes a microsecond."""
@@ -51,7 +51,8 @@ _VALUE: Final = r"""(?:"(?P<double>[^"\\\n]{12,512})"|'(?P<single>[^'\\\n]{12,51
     |\\{0,4}["'`]?(?P<bare>[^\s"'`,;(){}<>\[\]\\]{12,512}))"""
 _NAMED: Final = lazy_regex(
     rf"""(?x) (?P<name>[\w.-]{{4,64}}+) \\{{0,4}}["']?\]?
-        (?P<sign>[ \t]{{0,4}}(?::[ ]?[&'\w<>\[\]|.]{{1,40}}[ ]=[ ]|=>|:=|=|:(?!:))[ \t]{{0,4}}|[ ]{{1,2}}) {_VALUE}"""
+        (?P<sign>[ \t]{{0,4}}(?::[ ]?[&'\w<>\[\]|.]{{1,40}}[ ]=[ ]|=>|:=|=|:(?!:))[ \t]{{0,4}}
+        |[ ](?:is|to|as)[ ]|[ ]{{1,2}}) {_VALUE}"""
 )
 """A name from the place where it says that it is secret, and its value. After a blank, the value is one of an option."""
 _OPTION: Final = lazy_regex(r"(?:(?<=\s)|\A)--?[\w-]{0,32}\Z")
@@ -63,6 +64,8 @@ _LOGIN: Final = lazy_regex(
 _MYSQL: Final = lazy_regex(r"(?P<name>mysql|mariadb)\w*\b[^\n|;&]{0,512}?\s-p[\"']?(?P<bare>[^\s\"']{12,256})")
 _LOGIN_COMMAND: Final = lazy_regex(r"(?P<name>login)[ ][^\n|;&]{0,512}?(?<=\s)-p[ =]?[\"']?(?P<bare>[^\s\"']{12,256})")
 """As in `docker login -u me -p x`."""
+_PASS: Final = lazy_regex(r"(?P<name>sshpass)[ ][^\n|;&]{0,64}?-p[ ]?[\"']?(?P<bare>[^\s\"']{12,256})")
+_REDIS: Final = lazy_regex(r"(?P<name>redis-cli)\b[^\n|;&]{0,512}?\s(?:-a|--pass)[ =][\"']?(?P<bare>[^\s\"']{12,256})")
 _MOST_NAMES: Final = 2000
 _MOST_COMMANDS: Final = 32
 """So many places of one name, and of one program, are looked at in a text; this bounds the time for any text."""
@@ -143,6 +146,8 @@ def _random(text: str) -> Iterator[Secret]:
         ("mysql", _MYSQL, _MOST_COMMANDS),
         ("mariadb", _MYSQL, _MOST_COMMANDS),
         ("login ", _LOGIN_COMMAND, _MOST_COMMANDS),
+        ("sshpass", _PASS, _MOST_COMMANDS),
+        ("redis-cli", _REDIS, _MOST_COMMANDS),
     ):
         for at in _places(lowered, beginning, most):
             if (match := pattern.match(text, at)) is not None:

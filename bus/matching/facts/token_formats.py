@@ -28,6 +28,14 @@ PRIVATE_KEY: Final = TokenFormat(
     lazy_regex(_PEM.format(edge="BEGIN") + r"[\s\S]*?(?:" + _PEM.format(edge="END") + r"|\Z)"),
 )
 
+WEBHOOK_URL: Final = _format(
+    "webhook-url",
+    "hooks.slack.com/services/ /webhooks/",
+    r"hooks\.slack\.com/services/T[A-Z0-9]{6,}+/B[A-Z0-9]{6,}+/[A-Za-z0-9]{16,}+"
+    r"|discord(?:app)?\.com/api/(?:v[0-9]{1,2}/)?webhooks/[0-9]{15,}+/[A-Za-z0-9_-]{40,}+",
+)
+"""Addresses that anybody who knows them may post to."""
+
 TOKEN_FORMATS: Final = (
     _format("private-key", "age-secret-key-", r"AGE-SECRET-KEY-1[0-9A-Z]{20,}+"),
     _format("jwt", "eyj", r"eyJ[A-Za-z0-9_-]{10,}+(?:\.[A-Za-z0-9_-]*+){1,4}"),
