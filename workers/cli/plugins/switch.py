@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from workers.cli.common import Context, common_options, pass_fleet
+from workers.cli.common import Context, PartlyDone, common_options, pass_fleet
 from workers.cli.edits import user_file, write_change
+
+if TYPE_CHECKING:
+    from workers.plugins.figures import PluginState
 
 _Layer = Literal["user", "project"]
 _LAYER = click.option(
@@ -33,7 +36,7 @@ _DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would change,
 def enable(fleet: Context, name: str, path: Path | None, layer: _Layer, yes: bool, dry_run: bool) -> None:
     """Enable a plugin by its name. A Python plugin runs with the rights of the worker's user.
 
-    If an agent runs this, a person has to confirm it on a terminal.
+    If an agent runs this, a person has to confirm it on a terminal. Exit code 5 if no worker can load the plugin.
     """
     fleet.warn(
         f"the plugin {name!r} will run with the rights of the worker's user: it can read your files and use the network"
@@ -85,19 +88,27 @@ def _switch(fleet: Context, name: str, layer: _Layer, on: bool, path: Path | Non
 
 
 def _report_start(fleet: Context, name: str) -> None:
-    """Wait for the workers to load the plugin, and say what came of it; nothing where no server runs."""
+    """Wait for the workers to load the plugin, and say what came of it; nothing where no server runs.
+
+    Raises PartlyDone if it runs in none of them.
+    """
     from contextlib import suppress
 
     from bus.errors import FleethookError
     from workers.plugins.records import until_started
 
+    states: list[PluginState] | None = None
     with suppress(FleethookError):
         states = fleet.run(lambda connections: until_started(connections, fleet.keys(), name))
-        problems = dict.fromkeys(state.problem for state in states if state.problem)
-        running = sum(state.state == "running" for state in states)
-        if running:
-            fleet.data(f"{name} runs in {running} worker{'s' if running > 1 else ''}")
-        elif not problems:
-            fleet.say(f"no worker has loaded {name} yet; `fleethook plugins list` shows it")
-        for problem in problems:
-            fleet.warn(f"{name}: {problem}")
+    if states is None:
+        return
+    problems = dict.fromkeys(state.problem for state in states if state.problem)
+    running = sum(state.state == "running" for state in states)
+    if problems and not running:
+        raise PartlyDone(f"{name} is on, and no worker can load it: {'; '.join(problems)}")
+    if running:
+        fleet.data(f"{name} runs in {running} worker{'s' if running > 1 else ''}")
+    else:
+        fleet.say(f"no worker has loaded {name} yet; `fleethook plugins list` shows it")
+    for problem in problems:
+        fleet.warn(f"{name}: {problem}")
