@@ -281,7 +281,7 @@ def answer_call(
         fields += ["decided", str(decided)]
     if request.parent:
         fields += ["parent", request.parent]
-    fields += request.trace.pairs()
+    fields += (*request.trace.pairs(), *(("user", request.user) if request.user else ()))
     if request.fallback:
         fields += ["fallback", request.fallback]
         report = ["id", event_id(), "of", request.id, "fallback", request.fallback, *about]
@@ -379,6 +379,8 @@ def defer_call(request: Request, keys: Keys, group: str) -> ScriptCall:
         fields += ["policy", request.policy]
     if request.flag:
         fields += ["flag", request.flag]
+    if request.user:
+        fields += ["user", request.user]
     return ScriptCall(
         "defer",
         (request.entry.stream, keys("waiting"), keys("claim", request.id)),

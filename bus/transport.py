@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -282,6 +283,7 @@ def event_entry(
         *folder_fields(folder),
         "by",
         reporter(by),
+        *(("user", str(os.getuid())) if by == "python" else ()),
     )
     if policy != "allow":
         entry += ("policy", policy)

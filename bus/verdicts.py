@@ -166,6 +166,7 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     instead: str = ""
     hold: Hold | None = None
     observe: bool = False
+    on_failure: Policy = "allow"
     is_over: bool = False
     """The limit is known to be reached and its rule does not deny: the call counts and passes."""
 

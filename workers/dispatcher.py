@@ -286,7 +286,7 @@ class Dispatcher:
             verdict = decode_verdict(entry.fields[b"verdict"]) if b"verdict" in entry.fields else None
             counts = self._counts[entry.id] = event_counts(event.source, event.type, blocking=verdict is not None)
             self._marks.add(entry, event, verdict, request.reporter)
-            self._facts.add(entry, event, verdict)
+            self._facts.add(entry, event, verdict, request.user)
             self._reports.add(entry, event, verdict, request.reporter)
             self._sessions.add(entry, event)
         except DecodeError as error:

@@ -114,7 +114,7 @@ class Evaluator:
         self._replies = Replies(keys, GROUP, policy, self._clock, flag_of, self._plugins.observe)
         self._held = HeldRequests(connections, keys, GROUP, self.name, self._replies, self._clock, self._stops)
         self._hooks_for = partial(request_hooks, watcher, self._runners.run, Recall(connections, keys).read)
-        self._limited = LimitedAnswers(connections, self._clock, self._replies)
+        self._limited = LimitedAnswers(connections, keys, self._clock, self._replies)
         means = (self._hooks_for, self._checks, self._placement, self._limited.send)
         self._decided = DecidedRequests(keys, self.name, self._replies, self._stops, *means)
 
@@ -346,7 +346,7 @@ class Evaluator:
             verdict = await self._evaluate(placed, run or placed.in_force.run, is_rerun, budget_end)
             note_verdict(span, verdict)
         conclude = partial(self._held.conclude, request, event, owner="" if run is None else self.name)
-        return await self._limited.send(conclude, event, verdict)
+        return await self._limited.send(conclude, event, verdict, request.user)
 
     async def _evaluate(self, handled: HandledRequest, run: Run, is_rerun: bool, budget_end: int) -> Verdict:
         """The verdict of the request's hooks; `run` runs one hook."""

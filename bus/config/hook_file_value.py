@@ -37,14 +37,25 @@ _HEADER: Final = lazy_regex(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}\Z")
 _CONTROL: Final = lazy_regex(r"[\x00-\x1f\x7f]")
 
 
-def matcher_checks(on: Iterable[str], tool: str, when: str) -> Iterator[Check]:
-    """One check each for the event patterns (their path is empty), the tool matcher and the condition."""
+def matcher_checks(on: Iterable[str], tool: str, when: str, *, decides: bool = True) -> Iterator[Check]:
+    """One check each for the event patterns (their path is empty), the tool matcher and the condition.
+
+    Only the condition of a hook that `decides` may read facts of the session.
+    """
     for text in on:
         yield (), partial(check_pattern, text)
     if tool:
         yield ("tool",), partial(check_tool, tool)
     if when:
-        yield ("when",), partial(compile_condition, when)
+        yield ("when",), partial(_check_condition, when, decides=decides)
+
+
+def _check_condition(when: str, *, decides: bool) -> None:
+    if compile_condition(when).uses_session and not decides:
+        raise PatternError(
+            f"bad condition {when!r}: only a blocking hook reads facts of the session",
+            hint="endpoints and background hooks read event.… and verdict.…",
+        )
 
 
 def rule_checks(rule: Rule | None) -> Iterator[Check]:
@@ -178,7 +189,8 @@ def _check_published(contents: Contents) -> None:
             if http is not None:
                 parse_target(http.url)
             rule = entry.rule if isinstance(entry, Hook) else None
-            checks: list[Check] = [*matcher_checks(on, entry.tool, entry.when), *rule_checks(rule)]
+            decides = isinstance(entry, Hook) and entry.blocking
+            checks: list[Check] = [*matcher_checks(on, entry.tool, entry.when, decides=decides), *rule_checks(rule)]
             if isinstance(entry, Endpoint):
                 checks += [*service_checks(entry), *pacing_checks(entry)]
             for _, check in checks:

@@ -52,6 +52,14 @@ class HookTestEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     ] = msgspec.field(default_factory=dict)
 
 
+class HookTestBefore(HookTestEvent, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """An event that happens before that of a test, in its session where it names no other."""
+
+    times: Annotated[
+        int, Meta(ge=1, le=1_000, description="How often it happens, each time as a call of its own.", examples=[30])
+    ] = 1
+
+
 class HookTestEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One test of the file's hooks: an event, in short or as `event`, and what the hooks have to say to it."""
 
@@ -112,6 +120,14 @@ class HookTestEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             examples=["session:start", {"type": "user:prompt_submit", "data": {"prompt": "hello"}}],
         ),
     ] = None
+    after: Annotated[
+        tuple[HookTestBefore, ...],
+        Meta(
+            max_length=100,
+            description="Events that happen before, for limits and facts of the session.",
+            examples=[[{"type": "tool:post_execute", "tool": "bash", "input": {"command": "pytest"}}]],
+        ),
+    ] = ()
     hook: Annotated[
         Text,
         Meta(

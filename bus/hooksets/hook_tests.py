@@ -6,7 +6,7 @@ Workers do not read them. A test has the same short fields as a test in a guard 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +14,7 @@ import msgspec
 
 from bus.agents import find
 from bus.config.documents import Document, PathParts, dotted, load
-from bus.config.hook_test_entry import HookTestEntry, HookTestEvent
+from bus.config.hook_test_entry import HookTestBefore, HookTestEntry, HookTestEvent
 from bus.config.validation import convert, suggestion
 from bus.errors import ConfigError, PatternError
 from bus.events import SOURCES, Event, EventType, source_name
@@ -30,6 +30,9 @@ _INPUT: Final = ("command", "path", "content")
 _SHORT: Final = ("tool", *_INPUT, "prompt", "cwd", "source", "native")
 
 _OWN_TYPES: Final = frozenset(kind.value for kind in EventType)
+_SESSION: Final = "test"
+"""The session of a test with events before it, where it names none."""
+_LAST_MS: Final = 1_000_000
 _MOST_NAMED: Final = 5
 """The most hooks that a hint names."""
 
@@ -41,6 +44,8 @@ class HookTest(NamedTuple):
     event: Event
     file: str
     line: int
+    before: tuple[Event, ...] = ()
+    """What happens before, in order."""
 
     @property
     def name(self) -> str:
@@ -69,7 +74,11 @@ def read_hook_tests(document: Document, file: HookFile, folder: Path) -> tuple[l
         line = document.place(path)[0]
         try:
             _check(document, path, entry, known, lines)
-            tests.append(HookTest(entry, _event(document, path, entry, folder), document.file, line))
+            event = _event(document, path, entry, folder)
+            if entry.after:
+                event = msgspec.structs.replace(event, session=event.session or _SESSION, time=_LAST_MS)
+            before = tuple(_before(document, path, entry, event, folder))
+            tests.append(HookTest(entry, event, document.file, line, before))
             lines[entry.name] = line
         except ConfigError as error:
             problems.append(error)
@@ -138,7 +147,7 @@ def _check(
 def _event(document: Document, path: PathParts, entry: HookTestEntry, folder: Path) -> Event:
     """The event that a test describes."""
     if isinstance(entry.event, HookTestEvent):
-        place: PathParts = (*path, "event", "type")
+        place: PathParts = (*path, *(() if "after" in path else ("event",)), "type")
         whole = entry.event
     else:
         place = (*path, "event" if entry.event else "native")
@@ -166,6 +175,22 @@ def _event(document: Document, path: PathParts, entry: HookTestEntry, folder: Pa
         output=whole.output,
         data=whole.data,
     )
+
+
+def _before(document: Document, path: PathParts, entry: HookTestEntry, event: Event, folder: Path) -> Iterator[Event]:
+    """The events before that of a test, a millisecond apart."""
+    every = [(number, whole) for number, whole in enumerate(entry.after) for _ in range(whole.times)]
+    for place, (number, whole) in enumerate(every):
+        alone = HookTestEntry(name=entry.name, expect=entry.expect, event=_same_agent(whole, event))
+        made = _event(document, (*path, "after", number), alone, folder)
+        yield msgspec.structs.replace(
+            made, session=made.session or event.session, time=_LAST_MS - len(every) + place, call=f"call-{place}"
+        )
+
+
+def _same_agent(whole: HookTestBefore, event: Event) -> HookTestEvent:
+    fields = {name: getattr(whole, name) for name in HookTestEvent.__struct_fields__}
+    return HookTestEvent(**fields | {"source": whole.source or event.source})
 
 
 def _whole_event(entry: HookTestEntry) -> HookTestEvent:

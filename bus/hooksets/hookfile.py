@@ -210,7 +210,7 @@ class _HookFileReader:
             self.warn((*path, "blocking"), "a rule that is not blocking decides nothing")
         for below, check in rule_checks(entry.rule):
             self.accepts((*path, "rule", *below), check)
-        on = self.patterns((*path, "on"), entry.on, entry.tool, entry.when)
+        on = self.patterns((*path, "on"), entry.on, entry.tool, entry.when, decides=entry.blocking)
         self.accepts((*path, "hold"), partial(with_members, entry.hold, self.groups))
         fields = {name: getattr(entry, name) for name in HookEntry.__struct_fields__}
         for field, message in prompt_problems(fields):
@@ -250,7 +250,7 @@ class _HookFileReader:
         self.secret((*path, "secret"), entry.secret)
         for position, old in enumerate(entry.old_secrets):
             self.secret((*path, "old_secrets", position, "secret"), old.secret)
-        events = self.patterns((*path, "events"), entry.events, entry.tool, entry.when)
+        events = self.patterns((*path, "events"), entry.events, entry.tool, entry.when, decides=False)
         fields = {name: getattr(entry, name) for name in EndpointEntry.__struct_fields__}
         if len(self.problems) > before or self.is_duplicate(path, entry.id):
             return None
@@ -311,11 +311,11 @@ class _HookFileReader:
             return ""
         return url if self.accepts(path, partial(check_proxy, url)) else ""
 
-    def patterns(self, path: PathParts, on: str | list[str], tool: str, when: str) -> tuple[str, ...]:
+    def patterns(self, path: PathParts, on: str | list[str], tool: str, when: str, *, decides: bool) -> tuple[str, ...]:
         """The event patterns one by one. Reports each matcher of the entry that cannot be compiled."""
         texts = [on] if isinstance(on, str) else on
         split = tuple(part.strip() for text in texts for part in text.split(","))
-        for below, check in matcher_checks(split, tool, when):
+        for below, check in matcher_checks(split, tool, when, decides=decides):
             self.accepts((*path[:-1], *below) if below else path, check)
         return split
 

@@ -14,6 +14,7 @@ Scope = Literal["session", "agent", "user", "host", "fleet"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 MOST_CALLS: Final = 10_000
 """The most calls of a limit: the time of each counted call is kept."""
+_DAY_MS: Final = 86_400_000
 LONGEST_MS: Final = 7 * 86_400_000
 
 _NUMBER: Final = lazy_regex(r"(\d{1,12}(?:\.\d{1,6})?)([kM]?)\Z")
@@ -79,8 +80,10 @@ def read_limit(text: str) -> Limit:
         raise _bad(text, "it does not say per what")
     if not period and scope != "session":
         raise _bad(text, f"a limit per {scope} needs a period too", f"write `{first} per day per {scope}`")
-    if period > LONGEST_MS:
-        raise _bad(text, "its period is longer than a week")
+    if period > (LONGEST_MS if unit == "calls" else _DAY_MS):
+        raise _bad(text, f"its period is longer than a {'week' if unit == 'calls' else 'day'}")
+    if unit != "calls" and period % _MS["m"]:
+        raise _bad(text, "tokens and money are added up by the minute: the period has to be whole minutes")
     found = scope if scope in SCOPES else "session"
     return Limit(most if currency else int(most), unit, period, found, currency)
 

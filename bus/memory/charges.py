@@ -20,8 +20,9 @@ from bus.agents import cursor
 from bus.events import Event
 from bus.matching.exact_calls import input_text
 from bus.matching.limits import Limit, read_limit
+from bus.memory.deeds import parent_session
 from bus.secrets.redaction import redact_text
-from bus.verdicts import Charge, LimitUse, Part, Verdict, strictest
+from bus.verdicts import Charge, LimitUse, Part, Verdict, fallback_decision, strictest
 from bus.wire.codec import encode_verdict
 from bus.wire.keys import DONE_MS
 
@@ -36,7 +37,7 @@ class Reached(NamedTuple):
     """A limit as the script found it when it refused."""
 
     over: bool
-    used: int
+    used: int | float
     free_at: int
 
 
@@ -49,14 +50,13 @@ def limit_args(charges: Sequence[Charge], event: Event, user: str) -> tuple[str 
     """The arguments about the limits that a call counts for. `user` is the account that its agent runs as."""
     if not charges:
         return ()
-    session = session_key(event.source, event.session) if event.session else _hash(f"{event.source}\n{event.host}")
-    call, mark, marks = _call_names(event)
+    session = counted_session(event)
+    call, mark, marks = call_names(event)
     args: list[str | int] = []
     for charge in charges:
         limit = read_limit(charge.limit)
-        whose = {"agent": event.source, "user": f"{user} on {event.host}", "host": event.host, "fleet": ""}
-        shown = whose.get(limit.scope, event.session or event.host)
-        scope = "" if limit.scope == "session" else _hash(shown)[:16]
+        shown = whose(limit, event, user)
+        scope = "" if limit.scope == "session" else whose_counter(limit, event, user)
         counter = f"{_hash(charge.counter + limit.scope)[:16]}:{scope}"
         listed = [charge.layer, charge.hook, charge.limit, event.source, redact_text(shown)[:_LISTED]]
         kept = max(DONE_MS if not limit.period else 0, limit.period)
@@ -64,6 +64,23 @@ def limit_args(charges: Sequence[Charge], event: Event, user: str) -> tuple[str 
         args += [counter, session if limit.scope == "session" else "", call, mark, marks]
         args += [int(limit.most), limit.period, refuses, "0", json.dumps(listed), kept]
     return tuple(args)
+
+
+def counted_session(event: Event) -> str:
+    """The name of the keys of the session that an event counts for: a subagent counts for its parent."""
+    named = parent_session(event) or event.session
+    return session_key(event.source, named) if named else _hash(f"{event.source}\n{event.host}")
+
+
+def whose(limit: Limit, event: Event, user: str) -> str:
+    """Whose limit it is, for people: the session, agent, user or host; empty for the fleet."""
+    names = {"agent": event.source, "user": f"{user} on {event.host}", "host": event.host, "fleet": ""}
+    return names.get(limit.scope, parent_session(event) or event.session or event.host)
+
+
+def whose_counter(limit: Limit, event: Event, user: str) -> str:
+    """The part of a counter's key that says whose it is, for every scope but the session."""
+    return _hash(whose(limit, event, user))[:16]
 
 
 def placed(verdict: Verdict, args: Sequence[str | int]) -> tuple[bytes, tuple[str | int, ...]]:
@@ -85,11 +102,13 @@ def placed(verdict: Verdict, args: Sequence[str | int]) -> tuple[bytes, tuple[st
     return encoded, tuple(changed)
 
 
-def read_refusal(reply: object) -> list[Reached] | None:
-    """What the script says of each limit when it refuses; None for another reply."""
+def read_refusal(reply: object) -> list[Reached] | str | None:
+    """What the script says of each limit when it refuses, or why it cannot look them up; None for another reply."""
     if not isinstance(reply, list):
         return None
-    values = [value.decode() for value in reply]
+    values = [value.decode("utf-8", "replace") for value in reply]
+    if values[0] == "failed":
+        return values[1] or "no reason"
     return [
         Reached(over == "1", int(used), int(free))
         for over, used, free in zip(values[::3], values[1::3], values[2::3], strict=True)
@@ -106,6 +125,35 @@ def refused(verdict: Verdict, reached: Sequence[Reached], now: int) -> Verdict:
             found = _with_reached(found, charge, state, now)
             charges[-1] = msgspec.structs.replace(charge, is_over=True)
     return msgspec.structs.replace(found, charges=() if found.decision == "deny" else tuple(charges))
+
+
+def with_spent(verdict: Verdict, states: Sequence[Reached | None], now: int) -> Verdict:
+    """The verdict with what was used of its limits of tokens and money (None for limits of calls, which stay charges)."""
+    never = Reached(False, 0, 0)
+    found = refused(verdict, [state or never for state in states], now)
+    for charge, state in zip(verdict.charges, states, strict=True):
+        if state is not None:
+            use = next(part.limit for part in found.parts if part.limit is not None and _is_part(part, charge))
+            found = _replace_part(found, charge, limit=msgspec.structs.replace(use, count=state.used))
+    left = {charge.counter for charge, state in zip(verdict.charges, states, strict=True) if state is None}
+    return msgspec.structs.replace(found, charges=tuple(one for one in found.charges if one.counter in left))
+
+
+def not_looked_up(verdict: Verdict, why: str) -> Verdict:
+    """The verdict where the limits cannot be looked up: the failure policies of their rules decide, and nothing counts."""
+    found = verdict
+    for charge in verdict.charges:
+        failure = f"hook {charge.hook!r}: its limit cannot be looked up: {why}"
+        decision = fallback_decision(charge.on_failure)
+        reason = f"{failure}; its failure policy is {charge.on_failure}"
+        found = _replace_part(found, charge, decision=decision, fallback=failure, note=reason)
+        if strictest(decision, found.decision) != found.decision:
+            found = msgspec.structs.replace(found, decision=decision, reason=reason)
+    return msgspec.structs.replace(found, charges=())
+
+
+def _is_part(part: Part, charge: Charge) -> bool:
+    return part.limit is not None and part.hook == charge.hook and part.layer == charge.layer
 
 
 def _with_reached(verdict: Verdict, charge: Charge, state: Reached, now: int) -> Verdict:
@@ -138,8 +186,7 @@ def _with_reached(verdict: Verdict, charge: Charge, state: Reached, now: int) ->
 
 def _replace_part(verdict: Verdict, charge: Charge, note: str = "", **changes: Any) -> Verdict:
     def changed(part: Part) -> Part:
-        is_its = part.limit is not None and part.hook == charge.hook and part.layer == charge.layer
-        return msgspec.structs.replace(part, **changes) if is_its else part
+        return msgspec.structs.replace(part, **changes) if _is_part(part, charge) else part
 
     notes = (*verdict.notes, note) if note else verdict.notes
     return msgspec.structs.replace(verdict, parts=tuple(map(changed, verdict.parts)), notes=notes)
@@ -147,7 +194,7 @@ def _replace_part(verdict: Verdict, charge: Charge, note: str = "", **changes: A
 
 def limit_text(limit: Limit, state: Reached, now: int) -> str:
     """The state of a limit that is reached: its count, its number and when it is free again."""
-    used = f"{state.used} of {limit.number}{limit.span} used"
+    used = f"{_number(state.used)} of {limit.number}{limit.span} used"
     if not state.free_at:
         return f"{used}; it is not free again in this session"
     at = datetime.fromtimestamp(state.free_at / 1000, UTC)
@@ -156,11 +203,15 @@ def limit_text(limit: Limit, state: Reached, now: int) -> str:
     return f"{used}; free again at {at:%H:%M:%S} UTC, in {left}"
 
 
-def _call_names(event: Event) -> tuple[str, str, str]:
+def _number(value: float) -> str:
+    return str(value) if isinstance(value, int) else f"{value:.4f}".rstrip("0").rstrip(".")
+
+
+def call_names(event: Event) -> tuple[str, str, str]:
     """The name of the call, the mark by which its other events are known (empty if it has none), and whether it leaves it."""
     twin = cursor.call_of(event) if event.source == cursor.NAME else None
     identity = (event.source, event.session, event.call, event.tool, input_text(event.tool, event.input))
-    name = _hash(json.dumps(identity)) if event.call else event.id
+    name = _hash(json.dumps(identity)) if event.call else event.id or f"at-{event.time}"
     return name, "" if twin is None else _hash(json.dumps(twin, default=str)), "1" if event.call else ""
 
 

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from bus.agents.event_facts import output_text, tool_failed
+from bus.agents.event_facts import tool_failed
 from bus.events import Event, EventType
 from bus.matching.facts.secrets import secrets_in
 from bus.matching.globs import PathMatcher, compile_path_globs
 from bus.matching.paths import Place, event_place, located
-from bus.memory.exits import Ran, commands_with_exits
-from bus.memory.outcomes import exit_of
+from bus.memory.exits import commands_with_exits
+from bus.memory.outcomes import exit_of, text_of
 from bus.secrets.redaction import redact_text
-from bus.shell import Command
+from bus.shell import Command, commands_if_light
 from bus.shell.command_paths import changed, operands
 from bus.shell.inner import names
 from bus.tool_arguments import command_of, paths_of
@@ -103,13 +103,18 @@ def _deeds(event: Event) -> Iterator[Deed]:
     tools = tool_names(event.tool, event.native_tool)
     place, failed = event_place(event), tool_failed(event)
     yield Deed(CALLED, _kept(event.tool or event.native_tool), 1 if failed else 0)
-    secret = next((one.what for one in secrets_in(output_text(event)[:_MOST_SCANNED]) if one.of == "known"), "")
+    secret = next((one.what for one in secrets_in(text_of(event)[:_MOST_SCANNED]) if one.of == "known"), "")
     if secret:
         yield Deed(SECRET, f"the output of {_kept(event.tool)} had {secret}")
     line = command_of(event)
     if line is not None:
         for ran in commands_with_exits(line, exit_of(event)):
-            yield from _of_command(ran, place)
+            command = ran.command
+            if command.program and _NOTHING_DONE.isdisjoint(command.words) and command.words != ("-h",):
+                yield Deed(RAN, _kept(command.line), ran.exit)
+        whole = commands_if_light(line)
+        for command in whole.items if whole is not None else ():
+            yield from _files_of(command, place)
         return
     writes = not _WRITING.isdisjoint(tools)
     for word in paths_of(event):
@@ -124,15 +129,14 @@ def _deeds(event: Event) -> Iterator[Deed]:
                 yield Deed(SECRET, _kept(path))
 
 
-def _of_command(ran: Ran, place: Place) -> Iterator[Deed]:
-    command = ran.command
-    if command.program and _NOTHING_DONE.isdisjoint(command.words) and command.words != ("-h",):
-        yield Deed(RAN, _kept(command.line), ran.exit)
+def _files_of(command: Command, place: Place) -> Iterator[Deed]:
+    """The files that a command changes, and those with secrets that it reads."""
     for word in {*changed(command), *command.writes}:
         if (path := located(word, place, command.directory)) is not None:
             yield Deed(WROTE, _kept(path))
-    for word in _read_words(command):
-        if (path := located(word, place, command.directory)) is not None and is_secret_file(path, place):
+    for word in dict.fromkeys(_read_words(command)):
+        path = located(word, place, command.directory, links="none")  # its name alone counts
+        if path is not None and is_secret_file(path, place):
             yield Deed(SECRET, _kept(path))
 
 

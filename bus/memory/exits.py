@@ -139,10 +139,10 @@ def _segments(line: str) -> list[_Segment] | None:
         if sign == "&" and (line[place - 1 : place] in {">", "<"} or line[place + 1 : place + 2] == ">"):
             place += 1
             continue
-        joint = next((one for one in _JOINTS if line.startswith(one, place)), "")
-        if not joint:
+        if sign not in "&|;\n":
             place += 1
             continue
+        joint = next(one for one in _JOINTS if line.startswith(one, place))
         segments.append(_Segment(line[begin:place].strip(), joint))
         place += len(joint)
         begin = place

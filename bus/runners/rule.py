@@ -68,6 +68,7 @@ def _limited(hook: Hook, rule: Rule) -> Outcome:
         instead=rule.instead,
         hold=hook.hold,
         observe=hook.observe,
+        on_failure=hook.on_failure or "allow",
     )
     return Outcome(limit=LimitUse(limit=f"{limit.number}{limit.span}", most=limit.most), charge=charge)
 

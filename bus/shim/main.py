@@ -194,7 +194,7 @@ class HookCall:
         self.acked = self.reached = self.away = self.waits = self.answered = False
         self.fields = [b"id", self.id, b"source", what[0], b"event", what[1], b"policy", what[2], b"host", plan.host]
         said = posix.environ.get(VERSIONS.get(what[0], b""), b"")[:64]
-        self.fields += [b"by", BY, *([b"version", said] if said else [])]
+        self.fields += [b"by", BY, b"user", b"%d" % posix.getuid(), *([b"version", said] if said else [])]
         self.marked = is_there(plan.spool + MARK)
 
     def send(self) -> "tuple[int, bytes, bytes] | None":

@@ -18,6 +18,7 @@ PUBLISHED: Final[dict[str, str]] = {
     "policy": "The failure policy of the sender: `allow`, `deny` or `ask`.",
     "fallback": "Why the sender's own failure policy answered; empty if it did not.",
     "by": "What reports the event, with its version: `hook-command/0.1.0`.",
+    "user": "The account that the sender runs as, or the name of its token at a gateway; for limits per user.",
     "version": "The agent's version, where it says one.",
     "spooled": "`1`: this entry may have been sent before, and its id counts once.",
 }

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -20,6 +20,7 @@ from bus.hooksets.hookfile import HookFile, parse_hook_file
 from bus.hooksets.in_force import HookSet, Layered, Watcher
 from bus.hooksets.layers import is_disabled
 from bus.ids import event_id, host_name
+from bus.memory.replayed import ReplayedMemory, remembers
 from bus.outcomes import Outcome
 from bus.system.directories import Directories
 from bus.tools import canonical_input
@@ -38,11 +39,20 @@ _OWN: Final = frozenset({"session", "cwd", "host", "call", "native", "parent"})
 _OPTIONS: Final = frozenset({"tool", "source"})
 _NESTED: Final = frozenset({"input", "output", "data"})
 _MOST_NESTED: Final = 16
+NOTHING_KNOWN: Final = "limits and facts of the session are those of a session that has done nothing yet"
 _NATIVE_NAMES: Final = ("hook_event_name", "hookEventName", "hookName", "agent_action_name", "event_name", "event")
 """Where agents' payloads name their event."""
 
-Judge = Callable[[Event], Awaitable[tuple[list[Hook], Verdict]]]
-"""A function that returns the blocking hooks that fit an event, and their verdict."""
+
+class Judge(Protocol):
+    """A function that returns the blocking hooks that fit an event, and their verdict.
+
+    `known` has the events before it; without it, the event is the first one of which anything is known.
+    """
+
+    def __call__(
+        self, event: Event, known: ReplayedMemory | None = None, /
+    ) -> Awaitable[tuple[list[Hook], Verdict]]: ...
 
 
 async def hooks_here(
@@ -192,9 +202,10 @@ async def open_judge(
     flows = workflows or DryWorkflows()
     async with ClientPool() as clients, RuleChecks() as checks:
 
-        async def judge(event: Event) -> tuple[list[Hook], Verdict]:
+        async def judge(event: Event, known: ReplayedMemory | None = None) -> tuple[list[Hook], Verdict]:
+            memory = known or ReplayedMemory()
             run = _runner(clients, commands, plugins, hooks, effects=effects)
-            request_hooks = RequestHooks(hooks, flows.running(run))
+            request_hooks = RequestHooks(hooks, flows.running(run), memory.recall)
             request_hooks.wait_for(checks, seconds)
             fitting = await request_hooks.fitting(event)
             verdict = await evaluate(
@@ -210,6 +221,9 @@ async def open_judge(
                     notes=request_hooks.notes(event, fitting),
                 )
             )
+            verdict = memory.settle(event, verdict)
+            if known is None and any(map(remembers, fitting)):
+                verdict = msgspec.structs.replace(verdict, notes=(*verdict.notes, NOTHING_KNOWN))
             return fitting, verdict
 
         try:

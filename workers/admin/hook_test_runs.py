@@ -11,6 +11,7 @@ import msgspec
 from bus.chain import changed_event
 from bus.hooksets.hook_tests import HookTest
 from bus.hooksets.hookfile import HookFile
+from bus.memory.replayed import ReplayedMemory
 from bus.verdicts import Part, Policy, Verdict
 from workers.admin.dry_run import hooks_of, open_judge
 
@@ -44,7 +45,11 @@ async def run_tests(
     async with open_judge(hooks_of(file), effects=True, seconds=seconds, policy=policy) as judge:
         for test in tests:
             begin = time.perf_counter()
-            _, verdict = await judge(test.event)
+            memory = ReplayedMemory()
+            for event in test.before:
+                _, earlier = await judge(event, memory)
+                memory.note(event, denied=earlier.decision == "deny")
+            _, verdict = await judge(test.event, memory if test.before else None)
             yield HookTestResult(test, verdict, tuple(_failures(test, verdict)), time.perf_counter() - begin)
 
 

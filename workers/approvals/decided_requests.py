@@ -27,7 +27,7 @@ from workers.runtime.rule_checks import RuleChecks
 log = logging.getLogger("fleethook.approvals")
 
 MakeAnswer = Callable[[Verdict], Awaitable[list[ScriptCall]]]
-SendLimited = Callable[[MakeAnswer, Event, Verdict], Awaitable[list[ScriptCall]]]
+SendLimited = Callable[[MakeAnswer, Event, Verdict, str], Awaitable[list[ScriptCall]]]
 """Sends the answer of a call that counts for limits, made again where one is reached; returns what is still to be sent."""
 
 _MOST_HANDED: Final = 4 * MOST_DELIVERIES
@@ -98,7 +98,7 @@ class DecidedRequests:
         async def answer(verdict: Verdict) -> list[ScriptCall]:
             return [self._replies.answer(request, event, verdict, owner=self._name)]
 
-        return await self._send(answer, event, final)
+        return await self._send(answer, event, final, request.user)
 
     async def _verdict(self, request: Request, event: Event, verdict: Verdict, approval: Approval) -> Verdict:
         if approval.state == "approved":

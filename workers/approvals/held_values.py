@@ -32,6 +32,8 @@ def request_fields(request: Request) -> dict[str, str | bytes | int]:
         fields["policy"] = request.policy
     if request.flag:
         fields["flag"] = request.flag
+    if request.user:
+        fields["user"] = request.user
     return fields
 
 

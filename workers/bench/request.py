@@ -85,10 +85,10 @@ async def request_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     figures: list[Figure] = []
 
     async def ours() -> float:
-        return await _latency(lambda: bus.request(sent), sizes.requests)
+        return await latency(lambda: bus.request(sent), sizes.requests)
 
     async def theirs() -> float:
-        return await _latency(lambda: ask(bare, "bench:bare", "bench:reply", body), sizes.requests)
+        return await latency(lambda: ask(bare, "bench:bare", "bench:reply", body), sizes.requests)
 
     async def ours_many() -> float:
         return await _throughput(lambda _: bus.request(sent), sizes.many)
@@ -155,7 +155,7 @@ async def request_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
         sets = [parse_hook_file(text, "fleet") for text in (RULE, others(sizes.hooks))]
         for _ in range(rounds):
             for file, series in zip(sets, (few, full), strict=True):
-                await _in_force(bus, await apply(connections, keys, file))
+                await put_in_force(bus, await apply(connections, keys, file))
                 await ours()
                 with on_one_core(server, answering):
                     series.append(statistics.median([await ours() for _ in range(sizes.slices)]))
@@ -176,7 +176,7 @@ async def request_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     return figures
 
 
-async def _in_force(bus: Bus, version: int) -> None:
+async def put_in_force(bus: Bus, version: int) -> None:
     """Return when verdicts name this version of the fleet's hooks."""
     until = time.monotonic() + PATIENCE
     while f"fleet@{version}" not in (await bus.request(event())).version.split():
@@ -185,7 +185,8 @@ async def _in_force(bus: Bus, version: int) -> None:
         await asyncio.sleep(POLL_SECONDS / 10)
 
 
-async def _latency(once: Callable[[], Awaitable[object]], count: int) -> float:
+async def latency(once: Callable[[], Awaitable[object]], count: int) -> float:
+    """The median of so many calls, in microseconds."""
     took = []
     for _ in range(count):
         start = time.perf_counter()

@@ -39,6 +39,7 @@ COMMANDS: Final = {
     "approvals": Lazy(
         "workers.cli.approvals:approvals", "List, show, approve and deny calls that wait for a person.", _SEE
     ),
+    "limits": Lazy("workers.cli.limits:limits", "List and reset what rules have counted for their limits.", _SEE),
     "stop": Lazy(
         "workers.cli.fleet_control.stop:stop", "Stop all agents at once, or those that a condition names.", _SEE
     ),

@@ -16,7 +16,7 @@ from workers.runtime.wording import counted
 
 if TYPE_CHECKING:  # a caller with such a value has imported its module already; `publish` and `--help` have none
     from bus.events import Event
-    from bus.verdicts import ModelUse, Part, Verdict
+    from bus.verdicts import LimitUse, ModelUse, Part, Verdict
     from workers.delivery.deliveries import Attempt, Delivery
     from workers.delivery.endpoint_health import EndpointHealth
     from workers.records.events import RecordedEvent
@@ -145,8 +145,21 @@ def _part_lines(fleet: Context, part: Part) -> Iterator[str]:
             yield f"    {name}: {fleet.style(plain(text, _TEXT), 'yellow' if name == 'fallback' else 'cyan')}"
     if part.model is not None:
         yield f"    {model_text(part.model)}"
+    if part.limit is not None:
+        yield f"    {limit_text(part.limit)}"
+    for fact in part.facts:
+        yield f"    fact: {plain(fact, _TEXT)}"
     for line in part.output.splitlines()[-10:]:
         yield f"    | {fleet.style(line, 'bright_black')}"
+
+
+def limit_text(use: LimitUse) -> str:
+    """How much of a limit was used."""
+    if use.count is None:
+        return f"limit: {plain(use.limit)}, not counted"
+    free = f", free again {when(use.free_at)}" if use.free_at else ""
+    reached = ", reached before this call" if use.over else ""
+    return f"limit: {use.count:g} of {plain(use.limit)}{reached}{free}"
 
 
 def model_text(use: ModelUse) -> str:

@@ -16,15 +16,15 @@ from bus.memory.deeds import SECRET, deeds_of, parent_session
 from bus.memory.facts import MOST_KEPT
 from bus.memory.outcomes import call_digest, outcome_digest
 from bus.memory.polling import waits
+from bus.memory.replayed import PAUSE_MS
+from bus.memory.spending import Spent, spent_by
 from bus.verdicts import Verdict
-from bus.wire.keys import DONE_MS, Keys
+from bus.wire.keys import DONE_MS, KEPT_MS, Keys
 from bus.wire.streams import ScriptCall, StreamEntry
 from workers.coverage.marks import is_second_event
 
 log = logging.getLogger("fleethook.memory")
 
-PAUSE_MS: Final = 60_000
-"""Two calls with a pause of this length between them are no loop: something wakes the agent."""
 _MOST_KEPT: Final = 64
 
 
@@ -54,10 +54,14 @@ class FactMarks:
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
         self._sessions: dict[str, _SessionFacts] = {}
+        self._spent: list[Spent] = []
         self._refused: list[ScriptCall] = []
 
-    def add(self, entry: StreamEntry, event: Event, verdict: Verdict | None) -> None:
-        """Note one event."""
+    def add(self, entry: StreamEntry, event: Event, verdict: Verdict | None, user: str) -> None:
+        """Note one event; `user` is the account of its sender."""
+        spent = spent_by(event, entry.ms, user)
+        if spent is not None:
+            self._spent.append(spent)
         if not event.session or is_second_event(event):
             return
         deeds, calls, parent = deeds_of(event), _calls(entry, event, verdict), parent_session(event)
@@ -79,6 +83,11 @@ class FactMarks:
             args = [part for name, facts in sessions.items() for part in facts.args(name)]
             head = (self._keys.prefix, DONE_MS, MOST_KEPT, PAUSE_MS)
             self._refused.append(ScriptCall("facts", (self._keys("facts", first),), (*head, *args)))
+        if self._spent:
+            used, self._spent = self._spent, []
+            args = [part for one in used for part in one.args()]
+            first = self._keys("spent", "session", used[0].session)
+            self._refused.append(ScriptCall("spend", (first,), (self._keys.prefix, DONE_MS, KEPT_MS, *args)))
         calls, self._refused = self._refused, []
         return calls
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 
 from bus.errors import Unreachable
 from bus.events import Event
-from bus.memory.charges import read_refusal, refused
+from bus.matching.limits import read_limit
+from bus.memory.charges import counted_session, not_looked_up, read_refusal, refused, with_spent
+from bus.memory.spending import reached, spent_key
 from bus.verdicts import Verdict
 from bus.wire.connections import Connections
-from bus.wire.streams import ScriptCall, call_all
+from bus.wire.keys import Keys
+from bus.wire.streams import ScriptCall, call_all, checked, flat
 from workers.runtime.clock import ServerClock
 from workers.runtime.request_replies import Replies
+
+log = logging.getLogger("fleethook.memory")
 
 MakeAnswer = Callable[[Verdict], Awaitable[list[ScriptCall]]]
 """Makes the calls that answer a request with a verdict, or hold it for a person; the answer is the first."""
@@ -20,23 +26,50 @@ MakeAnswer = Callable[[Verdict], Awaitable[list[ScriptCall]]]
 class LimitedAnswers:
     """Sends the answers that count for limits, since only their result says whether the limit allowed them."""
 
-    def __init__(self, connections: Connections, clock: ServerClock, replies: Replies) -> None:
-        self._connections, self._clock, self._replies = connections, clock, replies
+    def __init__(self, connections: Connections, keys: Keys, clock: ServerClock, replies: Replies) -> None:
+        self._connections, self._keys, self._clock, self._replies = connections, keys, clock, replies
 
-    async def send(self, make: MakeAnswer, event: Event, verdict: Verdict) -> list[ScriptCall]:
+    async def send(self, make: MakeAnswer, event: Event, verdict: Verdict, user: str) -> list[ScriptCall]:
         """The calls that are still to be sent for an answer: all of them without limits, or while Redis is away."""
+        if verdict.charges:
+            verdict = await self._with_spent(event, verdict, user)
         answers = await make(verdict)
         while verdict.charges and answers and answers[0].name == "answer":
             try:
                 (reply,) = await call_all(self._connections, answers[:1])
             except Unreachable:
                 return answers
-            reached = read_refusal(reply)
-            if reached is None:
+            refusal = read_refusal(reply)
+            if refusal is None:
                 if reply != 1:
                     return answers  # the outbox sends it again, and looks for what is still pending
                 self._replies.observe(event, verdict)
                 return answers[1:]
-            verdict = refused(verdict, reached, self._clock.now())
+            if isinstance(refusal, str):
+                log.error("the limits of an answer cannot be looked up: %s", refusal)
+                verdict = not_looked_up(verdict, refusal)
+            else:
+                verdict = refused(verdict, refusal, self._clock.now())
             answers = await make(verdict)
         return answers
+
+    async def _with_spent(self, event: Event, verdict: Verdict, user: str) -> Verdict:
+        """The verdict after its limits of tokens and money; raises Unreachable."""
+        found = [read_limit(charge.limit) for charge in verdict.charges]
+        if all(limit.unit == "calls" for limit in found):
+            return verdict
+        keys = [self._keys.prefix + spent_key(limit, event, user) for limit in found]
+        with self._connections.lease() as connection:
+            families = await connection.exchange([("GET", self._keys("family", counted_session(event)))])
+            root = checked(families[0], "looking for a session's parent")
+            if root is not None:
+                keys = [f"{self._keys('spent')}:session:{root.decode()}" if ":session:" in key else key for key in keys]
+            replies = await connection.exchange([("HGETALL", key) for key in keys])
+        rows = [flat(checked(reply, "reading what was used")) for reply in replies]
+        amounts = [{name.decode(): int(value) for name, value in row.items()} for row in rows]
+        now = self._clock.now()
+        states = [
+            None if limit.unit == "calls" else reached(limit, used, now)
+            for limit, used in zip(found, amounts, strict=True)
+        ]
+        return with_spent(verdict, states, now)

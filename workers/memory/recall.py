@@ -14,11 +14,11 @@ from bus.memory.charges import session_key
 from bus.memory.deeds import parent_session
 from bus.memory.facts import Memory
 from bus.memory.outcomes import call_digest
+from bus.memory.replayed import PAUSE_MS
 from bus.requests import read_event, read_request
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import StreamEntry, call, checked, flat, is_error
-from workers.memory.fact_marks import PAUSE_MS
 
 _DISPATCHERS: Final = "dispatchers"
 _MOST_READ: Final = 256

@@ -17,6 +17,7 @@ import msgspec
 from bus.chain import Evaluation, evaluate
 from bus.events import STOPS, Event
 from bus.hooks import Hook
+from bus.memory.replayed import ReplayedMemory, remembers
 from bus.outcomes import Outcome
 from bus.secrets.redaction import redact_text
 from bus.verdicts import Decision, Part, Policy, Verdict, strictest
@@ -139,7 +140,8 @@ class Backtest:
 
     def __init__(self, candidate: Candidate, *, seconds: float, policy: Policy) -> None:
         self._candidate, self._seconds, self._policy = candidate, seconds, policy
-        self._checks = RuleChecks()
+        self._checks, self._memory = RuleChecks(), ReplayedMemory()
+        self._remembers = any(remembers(hook) for hook in candidate.hooks.hooks.values())
         self._hooks = {
             hook.id: HookCounts(hook=hook.id, origin=hook.origin, kind=hook.kind)
             for hook in candidate.hooks.hooks.values()
@@ -190,13 +192,15 @@ class Backtest:
         kept = self._candidate.kept_parts(past.verdict)
         before = _decision_before(past.verdict)
         after = strictest(decision_of(kept), verdict.decision)
+        if self._remembers:
+            self._memory.note(past.event, denied=before == "deny")
         if before != after:
             self._change(past, before, after, (*kept, *verdict.parts))
 
     async def _verdict(self, past: PastEvent) -> tuple[Verdict, frozenset[str]]:
         """The candidate's own verdict, and its hooks without an answer."""
         answers = _Answers(past, self._candidate)
-        request = RequestHooks(self._candidate.hooks, answers.run)
+        request = RequestHooks(self._candidate.hooks, answers.run, self._memory.recall)
         request.wait_for(self._checks, self._seconds)
         fitting = await request.fitting(past.event)
         verdict = await evaluate(
@@ -209,7 +213,11 @@ class Backtest:
                 hooks_for=request.fitting,
             )
         )
-        return verdict, frozenset(answers.unknown)
+        denied = decision_of(self._candidate.kept_parts(past.verdict)) == "deny"
+        settled = (
+            self._memory.settle(past.event, verdict) if not denied else msgspec.structs.replace(verdict, charges=())
+        )
+        return settled, frozenset(answers.unknown)
 
     def _note(self, past: PastEvent) -> None:
         """Count the event."""

@@ -50,13 +50,15 @@ COMPARED = {
     "a call of a plugin's handler, p50": "at most",
     "a rule's p99 beside a plugin in an endless loop": "at most",
     "backtest by the default guards": "at least",
+    "added by a limit that fits": "at most",
+    "request p50, limits that do not fit": "at most",
     "up, idle: CPU of all processes": "at most",
 }
 """What has a bar, and on which side of it the figure has to lie."""
 
 
 TOGETHER = (
-    ("deliveries", "publish", "gateway", "approvals", "stop"),
+    ("deliveries", "publish", "gateway", "approvals", "stop", "limits"),
     ("isolation", "shim", "command", "heavy"),
     ("request", "dialects", "guards", "plugins", "backtest", "start"),
 )

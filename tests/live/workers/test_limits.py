@@ -9,13 +9,18 @@ import pytest
 
 from bus.agents import cursor
 from bus.events import Event
+from bus.ids import event_id
 from bus.shim.answer import unpack_answer
 from bus.verdicts import Verdict
-from bus.wire.codec import decode_verdict, encode_payload
+from bus.wire.codec import decode_verdict, encode_event, encode_payload
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
-from tests.support.running import answer, ask, bash, do, evaluating, publish_hooks, put, stream, verdict
+from tests.live.workers.test_session_facts import dispatching
+from tests.support.held import ANA
+from tests.support.running import HOST, answer, ask, bash, do, evaluating, publish_hooks, put, stream, verdict
 from tests.support.servers import Server
+from tests.support.waiting import until
+from workers.approvals.decisions import answer as answer_question
 
 pytestmark = pytest.mark.req("X-13")
 
@@ -149,3 +154,121 @@ async def test_without_a_session_the_host_counts(server: Server, keys: Keys, con
         event = Event(type="tool:pre_execute", tool="bash", input={"command": "ls"})
         replies = [(await put(connections, keys, event))[1] for _ in range(2)]
         assert [(await verdict(connections, reply)).decision for reply in replies] == ["abstain", "deny"]
+
+
+async def test_tokens_and_money_are_added_up_from_the_record(
+    server: Server, keys: Keys, connections: Connections
+) -> None:
+    rules = [
+        {
+            "id": "tokens",
+            "on": "tool:pre_execute:bash",
+            "rule": {"limit": "1k tokens per session", "reason": "too many"},
+        },
+        {
+            "id": "money",
+            "on": "tool:pre_execute:bash",
+            "rule": {"limit": "0.50 USD per day per agent", "reason": "too dear"},
+        },
+    ]
+    await publish_hooks(connections, keys, json.dumps({"hooks": rules}))
+
+    async def used(session: str, name: str = "", **data: object) -> None:
+        event = Event(type="llm:post_response", source="generic", session=session, data=data)
+        fields = (
+            "id",
+            name or event_id(),
+            "source",
+            "generic",
+            "event",
+            event.type,
+            "host",
+            HOST,
+            "body",
+            encode_event(event),
+        )
+        await do(connections, "XADD", keys("events"), "*", *fields)
+
+    async def asked(session: str) -> Verdict:
+        name = f"last-{event_id()}"
+        await used(session, name)  # when it is acknowledged, those before it are on record
+
+        async def on_record() -> bool:
+            (group,) = await do(connections, "XINFO", "GROUPS", keys("events"))
+            return group[group.index(b"pending") + 1] == 0 and lagging(group) == 0
+
+        await until(on_record, "the events are on record")
+        return await ask(connections, keys, session=session)
+
+    async with evaluating(server.url, keys), dispatching(server.url, keys):
+        await used("a", "twice", tokens=400, cost=0.2)
+        await used("a", "twice", tokens=400, cost=0.2)
+        said = await asked("a")
+        assert [(part.limit.count, part.limit.most) for part in said.parts if part.limit] == [(400, 1000), (0.2, 0.5)]
+        await used("sub", tokens=600, parent_session="a")
+        said = await asked("a")
+        assert (said.decision, said.reason) == (
+            "deny",
+            "too many (1000 of 1000 tokens for this session used; it is not free again in this session)",
+        )
+        assert (await asked("b")).decision == "abstain"
+        await used("b", usage={"total_cost_usd": 0.4})
+        said = await asked("b")
+        assert said.decision == "deny"
+        assert said.reason.startswith("too dear (0.6 of 0.5 USD per day for this agent used; free again at ")
+
+
+def lagging(group: list[object]) -> int:
+    """How many entries a group has not read."""
+    value = group[group.index(b"lag") + 1]
+    return value if isinstance(value, int) else 1
+
+
+async def test_a_limit_that_cannot_be_looked_up_is_decided_by_its_failure_policy(
+    server: Server, keys: Keys, connections: Connections
+) -> None:
+    """As with access rights that are older than the key; here the key has another type."""
+    rules = [
+        {"id": "open", "on": "tool:pre_execute:bash", "rule": {"limit": "1 per day per fleet"}},
+        {"id": "closed", "on": "tool:pre_execute:bash", "on_failure": "deny", "rule": {"limit": "5 per day per host"}},
+    ]
+    await publish_hooks(connections, keys, json.dumps({"hooks": rules}))
+    async with evaluating(server.url, keys):
+        assert (await ask(connections, keys, session="a")).decision == "abstain"
+        ((_, names),) = (await do(connections, "SCAN", 0, "MATCH", keys("limit", "*"), "COUNT", 10_000),)
+        for name in names:
+            await do(connections, "DEL", name)
+            await do(connections, "SET", name, "x")
+        said = await ask(connections, keys, session="b")
+        await do(connections, "DEL", *names)
+    assert said.decision == "deny"
+    assert "its limit cannot be looked up" in said.reason
+    assert [part.decision for part in said.parts] == ["abstain", "deny"]
+    assert all(part.fallback for part in said.parts)
+
+
+async def test_a_person_lets_a_call_pass_beyond_a_limit_and_it_counts(
+    server: Server, keys: Keys, connections: Connections
+) -> None:
+    rules = [
+        {
+            "id": "held",
+            "on": "tool:pre_execute:bash",
+            "hold": {"timeout": 60},
+            "rule": {"decision": "ask", "limit": "1 per day per fleet", "reason": "one is enough"},
+        }
+    ]
+    await publish_hooks(connections, keys, json.dumps({"hooks": rules}))
+    async with evaluating(server.url, keys):
+        assert (await ask(connections, keys)).decision == "abstain"
+        name, reply = await put(connections, keys, bash())
+        await until(lambda: do(connections, "ZSCORE", keys("questions"), name), "it waits for a person")
+        assert (await answer_question(connections, keys, name, "approve", ANA)).word == "done"
+        said = await verdict(connections, reply)
+        assert (said.decision, use(said)) == ("allow", (2, 1))
+        name, reply = await put(connections, keys, bash())
+        await until(lambda: do(connections, "ZSCORE", keys("questions"), name), "it waits for a person")
+        assert (await answer_question(connections, keys, name, "deny", ANA)).word == "done"
+        assert (await verdict(connections, reply)).decision == "deny"
+        names = await do(connections, "ZRANGE", keys("limits"), 0, -1)
+        assert await do(connections, "ZCARD", keys("limit", names[0].decode().partition(" ")[0])) == 2

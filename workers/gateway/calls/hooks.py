@@ -32,7 +32,7 @@ from bus.transport import Fields, Transport
 from bus.verdicts import POLICIES_BY_STRICTNESS, Policy, Verdict, bus_policy, failed
 from bus.wire.codec import encode_payload, write_json
 from workers.fleet_control.enforcement import Enforcement, stopped
-from workers.gateway.access import LOCAL
+from workers.gateway.access import CALLER, LOCAL
 from workers.gateway.bodies import read_body
 from workers.gateway.calls.event_formats import refuse_own_payload
 from workers.gateway.calls.policies import given_policies, meant_policies
@@ -75,6 +75,8 @@ class HookRequest(NamedTuple):
     id: str
     host: str
     parent: str
+    user: str
+    """The name of the caller's token; empty for a local call."""
 
     def entry(self, payload: bytes, context: TraceContext) -> Fields:
         """The fields of its stream entry."""
@@ -93,6 +95,7 @@ class HookRequest(NamedTuple):
             encode_payload(payload),
             "by",
             reporter("gateway"),
+            *(("user", self.user) if self.user else ()),
             *context.pairs(),
         )
         return (*entry, "parent", self.parent) if self.parent else entry
@@ -198,6 +201,7 @@ class Hooks:
             patience=patience,
             id=(_id(headers, "idempotency-key") or event_id()) if strict else "",
             host=headers.get("fleethook-host", "")[:255] or _caller_host(request),
+            user=request.scope.get(CALLER) or "",
             parent=_id(headers, "fleethook-parent") if strict else "",
         )
 

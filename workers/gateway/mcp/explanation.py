@@ -63,6 +63,10 @@ def _verdict_sentences(verdict: Verdict) -> Iterator[str]:
         why = f", because it failed: {part.fallback}" if part.fallback else f": {part.reason}" if part.reason else ""
         observed = f" (it only observes, and would have decided {part.observed})" if part.observed else ""
         yield f"The hook {part.hook} ({part.place}, {part.origin or 'unknown file'}) decided {part.decision}{observed}{why}"
+        if part.limit is not None and part.limit.count is not None:
+            yield f"Its limit is {part.limit.limit}, of which {part.limit.count:g} were used."
+        if part.facts:
+            yield f"Its condition read {'; '.join(part.facts)}."
     if silent:
         yield f"{silent} further rules had nothing to say."
     if verdict.approval is not None:

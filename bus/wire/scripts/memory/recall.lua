@@ -19,5 +19,5 @@ if ARGV[3] ~= '' then
     if tonumber(last) > since then repeats = tonumber(count) end
   end
 end
-local tokens = redis.call('HGET', prefix .. 'spent:s:' .. session, 'all')
+local tokens = redis.call('HGET', prefix .. 'spent:session:' .. session, 'tokens:all')
 return {deeds, secrets, repeats, tokens or '0'}

@@ -14,7 +14,8 @@
 -- answer and records nothing. Only here, in one step with the answer, is it known that no other evaluator has asked.
 -- Returns 1 if this call answered, 0 if another call has answered or will, or if the ticket is used up: then the entry stays
 -- pending, and is evaluated again. If a limit is reached that refuses the call, nothing is answered and counted, the entry stays
--- pending, and the result is a list: of each limit '1' if it is reached, its count, and the ms when the next call fits.
+-- pending, and the result is a list: of each limit '1' if it is reached, its count, and the ms when the next call fits; or
+-- `failed` and why, if the limits cannot be looked up.
 local stream, moved, group, entry, consumer = KEYS[1], KEYS[7], ARGV[1], ARGV[2], ARGV[9]
 local spends = ARGV[12] ~= '' and redis.call('EXISTS', KEYS[3]) == 0
 if spends and redis.call('GET', KEYS[8]) ~= ARGV[12] then return 0 end
@@ -41,7 +42,10 @@ if from > first and not joins and redis.call('EXISTS', KEYS[3]) == 0 then
   now = time[1] * 1000 + math.floor(time[2] / 1000)
   local refused = false
   for at = first, from - 1, LIMIT_ARGS do
-    limits[#limits + 1] = limit_at(at, now)
+    local ok, l = pcall(limit_at, at, now)
+    -- Access rights that are older than a key do not allow it: the failure policy of the rule decides.
+    if not ok then return {'failed', type(l) == 'table' and (l.err or '') or tostring(l)} end
+    limits[#limits + 1] = l
     refused = refused or (limits[#limits].over and limits[#limits].refuses)
   end
   if refused then

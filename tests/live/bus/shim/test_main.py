@@ -86,6 +86,7 @@ def test_a_verdict_comes_back_as_the_agents_own_bytes_and_exit_code(world: World
         b"policy",
         b"host",
         b"by",
+        b"user",
         b"folder",
         b"repository",
         b"body",
@@ -107,7 +108,18 @@ def test_a_verdict_comes_back_as_the_agents_own_bytes_and_exit_code(world: World
 def test_an_announced_event_is_one_entry_and_says_nothing_to_the_agent(world: World) -> None:
     assert world.hook(b'{"a":1}', "PostToolUse") == QUIET
     (event,) = world.entries("events")
-    assert list(event) == [b"id", b"source", b"event", b"policy", b"host", b"by", b"folder", b"repository", b"body"]
+    assert list(event) == [
+        b"id",
+        b"source",
+        b"event",
+        b"policy",
+        b"host",
+        b"by",
+        b"user",
+        b"folder",
+        b"repository",
+        b"body",
+    ]
     assert decode_body(event[b"body"]) == b'{"a":1}'
 
 
@@ -195,7 +207,18 @@ def test_no_evaluator_means_the_fallback_at_once_and_the_record_says_so(world: W
     assert time.monotonic() - start < at_most(5), "it must not wait out its deadline"
     (request,) = world.entries("requests")
     (report,) = world.entries("events")
-    assert list(report) == [b"id", b"of", b"fallback", b"source", b"event", b"policy", b"host", b"by", b"spooled"]
+    assert list(report) == [
+        b"id",
+        b"of",
+        b"fallback",
+        b"source",
+        b"event",
+        b"policy",
+        b"host",
+        b"by",
+        b"user",
+        b"spooled",
+    ]
     assert report[b"of"] == request[b"id"] != report[b"id"]
     assert report[b"fallback"] == b"no evaluator"
     assert (report[b"source"], report[b"event"], report[b"host"]) == (b"claude", b"PreToolUse", b"host-1")
@@ -224,7 +247,7 @@ def test_redis_away_means_the_fallback_at_once_and_both_kinds_are_kept(world: Wo
     assert stat.S_IMODE(world.spool.parent.stat().st_mode) == 0o700
     assert spool_status(world.spool).records == 2
     raw = world.spool.read_bytes()
-    assert raw.startswith(b"*17\r\n$6\r\nevents\r\n$2\r\nid\r\n$33\r\ne")
+    assert raw.startswith(b"*19\r\n$6\r\nevents\r\n$2\r\nid\r\n$33\r\ne")
     assert b"$8\r\nfallback\r\n$" in raw
     assert b"redis away: " in raw
 

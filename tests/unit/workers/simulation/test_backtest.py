@@ -178,3 +178,32 @@ def test_a_line_that_takes_long_to_read_is_judged_in_another_process() -> None:
     slow = "rm -f" + " b{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}" * 700
     found = judge("guards: {destructive-commands: true}", past(slow), past("ls"))
     assert found.events == 2
+
+
+@pytest.mark.req("X-13")
+def test_limits_and_facts_are_those_of_the_recorded_events() -> None:
+    hooks = """hooks:
+      - {id: two, on: tool:pre_execute, rule: {limit: 2 per minute, reason: enough}}
+      - {id: told, on: agent:stop, when: '!session.ran("pytest").ok', rule: {reason: test it}}
+    """
+
+    def at(ms: int, kind: str = "tool:pre_execute", **fields: Any) -> PastEvent:
+        event = Event(type=kind, time=ms, source="claude", session="s", host="h", **fields)
+        return PastEvent(f"e-{ms}", ms, event, Verdict(), False)
+
+    call: dict[str, Any] = {"tool": "bash", "input": {"command": "ls"}}
+    tests: dict[str, Any] = {"tool": "bash", "input": {"command": "pytest"}, "output": {"stdout": ""}}
+    found = judge(
+        hooks,
+        *(at(ms, **call) for ms in (1_000, 2_000, 3_000, 61_500)),
+        at(70_000, "agent:stop"),
+        at(80_000, "tool:post_execute", **tests),
+        at(90_000, "agent:stop"),
+    )
+    assert [(one.ms, one.after, one.hooks_after) for one in found.changed] == [
+        (3_000, "deny", ("two",)),
+        (70_000, "deny", ("told",)),
+    ]
+    assert found.changed[0].reason.startswith(
+        "enough (2 of 2 calls per minute for this session used; free again at 00:01:01 UTC"
+    )
