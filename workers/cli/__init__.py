@@ -39,7 +39,9 @@ COMMANDS: Final = {
     "approvals": Lazy(
         "workers.cli.approvals:approvals", "List, show, approve and deny calls that wait for a person.", _SEE
     ),
-    "limits": Lazy("workers.cli.limits:limits", "List and reset what rules have counted for their limits.", _SEE),
+    "limits": Lazy(
+        "workers.cli.fleet_control.limits:limits", "List and reset what rules have counted for their limits.", _SEE
+    ),
     "stop": Lazy(
         "workers.cli.fleet_control.stop:stop", "Stop all agents at once, or those that a condition names.", _SEE
     ),
