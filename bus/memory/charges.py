@@ -60,7 +60,7 @@ def limit_args(charges: Sequence[Charge], event: Event, user: str) -> tuple[str 
         counter = f"{_hash(charge.counter + limit.scope)[:16]}:{scope}"
         listed = [charge.layer, charge.hook, charge.limit, event.source, redact_text(shown)[:_LISTED]]
         kept = max(DONE_MS if not limit.period else 0, limit.period)
-        refuses = "0" if charge.observe or charge.is_over else "1"
+        refuses = "0" if charge.is_over else "1"
         args += [counter, session if limit.scope == "session" else "", call, mark, marks]
         args += [int(limit.most), limit.period, refuses, "0", json.dumps(listed), kept]
     return tuple(args)

@@ -111,10 +111,8 @@ class ReplayedMemory:
         verdict = with_spent(verdict, states, event.time)
         while verdict.charges and verdict.decision != "deny":
             found = [self._state(charge, event, user) for charge in verdict.charges]
-            if not any(
-                state.over and not (charge.observe or charge.is_over)
-                for charge, state in zip(verdict.charges, found, strict=True)
-            ):
+            open_ones = zip(verdict.charges, found, strict=True)
+            if not any(state.over and not charge.is_over for charge, state in open_ones):
                 break
             verdict = refused(verdict, found, event.time)
         counts = [self._charge(charge, event, user) for charge in verdict.charges if verdict.decision != "deny"]

@@ -126,6 +126,18 @@ async def test_a_warning_passes_and_says_so_and_an_asking_limit_asks(
     assert counted == [[1, 1, 1], [2, 2, 2], [3, 3, 3]], "they passed, so they count"
 
 
+async def test_a_limit_that_only_observes_says_what_it_would_have_said(
+    server: Server, keys: Keys, connections: Connections
+) -> None:
+    looks = {"id": "looks", "on": "tool:pre_execute:bash", "observe": True, "rule": {"limit": "1 per hour"}}
+    await publish_hooks(connections, keys, json.dumps({"hooks": [looks]}))
+    async with evaluating(server.url, keys):
+        first, second = [await ask(connections, keys, session="a") for _ in range(2)]
+    assert (first.decision, first.notes, first.parts[0].observed) == ("abstain", (), None)
+    assert (second.decision, second.parts[0].observed, use(second)) == ("abstain", "deny", (2, 1))
+    assert second.notes[0].startswith("observed only: hook 'looks' would have said deny: ")
+
+
 async def test_a_call_that_another_hook_denies_does_not_count(
     server: Server, keys: Keys, connections: Connections
 ) -> None:
