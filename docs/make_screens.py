@@ -47,6 +47,8 @@ hooks:
   - {{id: branch-check, on: tool:pre_execute, tool: bash, command: "sleep 0.03; exit 0"}}
   - {{id: ask-before-install, on: tool:pre_execute, tool: bash, when: 'event.input.command.startsWith("npm")',
       rule: {{decision: ask, reason: New packages are looked at by a person}}}}
+  - {{id: deploys, on: tool:pre_execute, tool: bash, hold: {{timeout: 3600, default: deny}},
+      rule: {{decision: ask, command: ["^make deploy"], reason: A person decides on deploys}}}}
 endpoints:
   - {{id: audit, url: "http://127.0.0.1:{port}/ok", events: ["tool:pre_execute"], secret: "env:SCREENS_SECRET"}}
   - {{id: chat, url: "http://127.0.0.1:{port}/busy", events: ["tool:pre_execute"], when: 'verdict.decision == "deny"',
@@ -67,6 +69,22 @@ CALLS: Final = (
     ("gemini", "a91c-77", "bash", {"command": "git reset --hard HEAD~20"}),
 )
 
+
+HELD: Final = {
+    "type": "tool:pre_execute",
+    "source": "claude",
+    "session": "4f2c8b1a-33cd-4e1f",
+    "cwd": "/srv/app",
+    "tool": "bash",
+    "input": {"command": "make deploy TARGET=production REGION=eu-central-1"},
+}
+"""A call that waits for a person as long as the pictures are made."""
+
+TRIED: Final = {"type": "tool:pre_execute", "tool": "bash", "input": {"command": "rm -rf /srv/data"}}
+CANDIDATE: Final = """
+hooks:
+  - {id: no-builds, on: tool:pre_execute, tool: bash, rule: {decision: deny, command: ["^npm run"], reason: CI builds}}
+"""
 
 TURN: Final = {
     "type": "turn:end",
@@ -106,6 +124,11 @@ def screens(ids: dict[str, str]) -> list[Screen]:
         Screen("watch-pause", ("watch",), keys="\t\tp", seconds=12, after=("webhooks", "resume", "audit")),
         Screen("watch-retry", ("watch",), keys="\t\t\tr", seconds=12),
         Screen("trace", ("trace", ids["deny"])),
+        Screen("sessions", ("sessions",)),
+        Screen("hosts-list", ("hosts", "list")),
+        Screen("inbox", ("inbox",)),
+        Screen("approvals-list", ("approvals", "list")),
+        Screen("approvals-show", ("approvals", "show", ids["held"])),
         Screen("status", ("status",)),
         Screen("up", ("up", *FEW), seconds=12, variables=elsewhere("up")),
         Screen("up-starting", ("up", *FEW), seconds=1.5, variables=elsewhere("up"), bar=True),
@@ -117,6 +140,7 @@ def screens(ids: dict[str, str]) -> list[Screen]:
         Screen("deliveries-show", ("deliveries", "show", f"{ids['deny']}.chat")),
         Screen("deliveries-curl", ("deliveries", "show", f"{ids['deny']}.chat", "--curl")),
         Screen("dead-list", ("dead", "list")),
+        Screen("dead-show", ("dead", "show", ids["dead"])),
         Screen("replay", replay, seconds=3),
         Screen("jobs-list", ("jobs", "list")),
         Screen("listen", ("listen", "--port", ids["listening"], "--endpoint", "my-service"), seconds=6),
@@ -126,7 +150,13 @@ def screens(ids: dict[str, str]) -> list[Screen]:
         Screen("hooks-new", ("hooks", "new", "no-deploy"), keys="\r\r\r", seconds=4, folder="shop"),
         Screen("hooks-test", ("hooks", "test"), folder="tested"),
         Screen("hooks-show-input", ("hooks", "show-input", ids["ask"], "--hook", "branch-check")),
+        Screen("hooks-templates-list", ("hooks", "templates", "list")),
         Screen("guards-list", ("guards", "list")),
+        Screen("guards-show", ("guards", "show", "fork-bomb")),
+        Screen("plugins-list", ("plugins", "list")),
+        Screen("simulate", ("simulate", "tried.json")),
+        Screen("backtest", ("backtest", "--hooks", "candidate.yaml", "--add", "--since", "1h")),
+        Screen("suggest", ("suggest",)),
         Screen("doctor", ("doctor", "--live")),
         Screen("doctor-verbose", ("doctor", "--live", "-v")),
         Screen("doctor-away", ("doctor",), variables=(("FLEETHOOK_REDIS_URL", "redis://127.0.0.1:1"),)),
@@ -324,6 +354,8 @@ def fleet() -> Iterator[dict[str, str]]:
         listening = _free_port()
         (home / "hooks.yaml").write_text(HOOKS.format(port=server.server_port, listening=listening), "utf-8")
         agents_at_home(home)
+        (home / "tried.json").write_text(json.dumps(TRIED), "utf-8")
+        (home / "candidate.yaml").write_text(CANDIDATE, "utf-8")
         for project in ("shop", "tested"):
             (home / project / ".git").mkdir(parents=True)
             subprocess.run(["git", "init", "-q", project], check=True)
@@ -334,9 +366,31 @@ def fleet() -> Iterator[dict[str, str]]:
             fleethook("install", "codex", "--events", "PreToolUse,Stop", "--yes")
             ids = calls(range(len(CALLS)), 0.2)
             fleethook("publish", stdin='{"type": "session:end", "source": "codex", "session": "rollout-2291"}')
-            time.sleep(2)  # the deliveries are tried
-            yield {"deny": ids[6], "ask": ids[4], "listening": str(listening)}
+            fleethook("plugins", "new", "house-style", "--to", f"{folder}/config/fleethook/plugins")
+            fleethook("plugins", "enable", "house-style", "--yes")
+            with held_call() as held:
+                time.sleep(2)  # the deliveries are tried
+                dead = json.loads(fleethook("dead", "list", "--json").splitlines()[0])["id"]
+                yield {"deny": ids[6], "ask": ids[4], "held": held, "dead": dead, "listening": str(listening)}
         server.shutdown()
+
+
+@contextmanager
+def held_call() -> Iterator[str]:
+    """A call that waits for a person; yields the id of its question."""
+    command = [sys.executable, "-P", "-m", "workers", "request", "--budget", "3000"]
+    waiting = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    try:
+        assert waiting.stdin is not None
+        waiting.stdin.write(json.dumps(HELD))
+        waiting.stdin.close()
+        until = time.monotonic() + 30
+        while not (listed := json.loads(fleethook("approvals", "list", "--json"))) and time.monotonic() < until:
+            time.sleep(0.2)
+        yield str(listed[0]["id"])
+    finally:
+        waiting.kill()
+        waiting.wait()
 
 
 def main() -> None:

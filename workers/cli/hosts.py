@@ -27,7 +27,8 @@ def list_hosts(fleet: Context) -> None:
     from bus.hooksets.known_hosts import known_hosts
     from bus.wire.connections import PATIENT_CONNECT_SECONDS, Connections
     from workers.cli.fleet_control.notice import say_stops
-    from workers.cli.formatting import plain, when
+    from workers.cli.formatting import plain
+    from workers.cli.screens.rows import list_times
     from workers.coverage.hosts import Host, HostAgent
     from workers.coverage.hosts import hosts as read_hosts
     from workers.records.status import read_roles
@@ -44,13 +45,13 @@ def list_hosts(fleet: Context) -> None:
             if rq is not connections:
                 await rq.close()
 
-    def row(host: Host, agent: HostAgent | None) -> tuple[object, ...]:
+    def row(host: Host, agent: HostAgent | None, last: str) -> tuple[object, ...]:
         return (
             plain(host.host),
             plain(f"{agent.agent} {agent.version}".strip()) if agent is not None else "-",
             (agent.uncovered or "-") if agent is not None else "-",
             (agent.verdict or "-") if agent is not None else "-",
-            when(agent.last) if agent is not None else "-",
+            last if agent is not None else "-",
             f"{host.hooks}{'' if host.alive else ', worker away'}" if host.hooks else "-",
             ", ".join(sorted(host.workers)) or "-",
         )
@@ -60,7 +61,10 @@ def list_hosts(fleet: Context) -> None:
     if fleet.json:
         fleet.data(msgspec.to_builtins(found))
     elif found:
-        rows = [row(host, agent) for host in found for agent in host.agents or (None,)]
+        pairs = [(host, agent) for host in found for agent in host.agents or (None,)]
+        newest = max((agent.last for _, agent in pairs if agent is not None), default=0)
+        times = list_times([agent.last if agent is not None else newest for _, agent in pairs])
+        rows = [row(host, agent, last) for (host, agent), last in zip(pairs, times, strict=True)]
         fleet.table(("HOST", "AGENT", "UNCOVERED", "VERDICT", "LAST EVENT", "HOOKS", "PROCESSES"), rows)
     else:
         fleet.say("no host has reported anything")
@@ -129,7 +133,8 @@ def sessions(fleet: Context, source: str, host: str, gaps: bool) -> None:
     """
     import msgspec
 
-    from workers.cli.formatting import plain, when
+    from workers.cli.formatting import plain
+    from workers.cli.screens.rows import list_times
     from workers.records.sessions import sessions as read_sessions
 
     found = [
@@ -153,9 +158,9 @@ def sessions(fleet: Context, source: str, host: str, gaps: bool) -> None:
                 one.uncovered or "-",
                 one.calls or "-",
                 one.denied or "-",
-                when(one.last),
+                last,
             )
-            for one in found
+            for one, last in zip(found, list_times([one.last for one in found]), strict=True)
         ],
     )
     for one in found:

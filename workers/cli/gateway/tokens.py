@@ -7,6 +7,7 @@ import click
 from workers.cli.common import Context, LazyGroup, common_options, pass_fleet
 
 _SCOPES = ("publish", "observe", "operate", "admin")
+_MINUTES = len("2026-11-26 12:31")
 
 
 @click.group(cls=LazyGroup)
@@ -79,9 +80,9 @@ def list_(fleet: Context) -> None:
                 (
                     plain(token.name),
                     ", ".join(token.scopes),
-                    when(token.created),
+                    when(token.created)[:_MINUTES],
                     plain(token.by),
-                    when(token.expires) if token.expires else "never",
+                    when(token.expires)[:_MINUTES] if token.expires else "never",
                 )
                 for token in found
             ],

@@ -16,7 +16,7 @@ from workers.cli.hooks.sets import in_force, sound
 from workers.cli.parameters import CONDITION, DURATION
 from workers.cli.screens.columns import Cell, Column, wrapped_lines
 from workers.cli.screens.progress import Progress
-from workers.cli.screens.rows import list_times
+from workers.cli.screens.rows import list_times, shown_ids
 from workers.cli.simulation.past_input import EXPORTS, read_past
 from workers.runtime.wording import counted
 
@@ -228,6 +228,7 @@ def _heading(found: BacktestResult, since: int) -> str:
 
 
 def _change_rows(changes: Sequence[Change]) -> list[tuple[object, ...]]:
+    times, ids = list_times([change.ms for change in changes]), shown_ids([change.id for change in changes], False)
     return [
         (
             moment if change.ms else "-",
@@ -236,9 +237,9 @@ def _change_rows(changes: Sequence[Change]) -> list[tuple[object, ...]]:
             change.source,
             change.tool or change.type,
             short(change.what, 200),
-            change.id,
+            name,
         )
-        for moment, change in zip(list_times([change.ms for change in changes]), changes, strict=True)
+        for moment, change, name in zip(times, changes, ids, strict=True)
     ]
 
 
