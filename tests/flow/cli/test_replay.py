@@ -117,7 +117,7 @@ def test_dead_letters_are_exported_whole_and_redacted(server: Server, keys: Keys
     assert fleethook("dead", "export", "--reason", "elsewhere").err.strip() == "no dead letters"
     target = tmp_path / "dead.jsonl"
     written = fleethook("dead", "export", "-o", str(target))
-    assert (written.code, written.out, "1 dead letters" in written.err) == (0, "", True)
+    assert (written.code, written.out, "1 dead letter exported" in written.err) == (0, "", True)
     assert json.loads(target.read_text()) == line
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     assert fleethook("dead", "export", "-o", str(target)).code == 2, "nothing is overwritten"

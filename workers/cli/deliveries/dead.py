@@ -187,7 +187,7 @@ def export(
         count = fleet.run(work)
     except FileExistsError as error:
         raise click.UsageError(f"{output} is there already, and is not overwritten") from error
-    fleet.say(f"{count:,} dead letters exported" if count else "no dead letters")
+    fleet.say(f"{counted(count, 'dead letter')} exported" if count else "no dead letters")
 
 
 def _newest(fleet: Context, chosen: Filter, limit: int) -> list[DeadLetter]:

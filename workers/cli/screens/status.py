@@ -149,7 +149,7 @@ def _waiting(found: Status) -> Iterator[Fact]:
         if stream.lag or stream.pending or stream.lag is None:
             yield "stream", f"{stream.name}: {stream.length} entries, {unread} unread, {stream.pending} under way", None
     parked = "unknown" if found.parked is None else found.parked
-    yield "deliveries", f"{found.due} due later, {parked} parked, {found.dead} dead letters", None
+    yield "deliveries", f"{found.due} due later, {parked} parked, {counted(found.dead, 'dead letter')}", None
     total = {_COUNTER_NAMES.get(name, name): number for name, number in found.stats.items() if number}
     if total:
         yield (
