@@ -1,9 +1,13 @@
-// Fleethook in OpenCode: each event goes to the bus through the hook command, and its answer is carried out here.
+// Fleethook in OpenCode: each event goes to this machine's gateway by one connection that stays open, or else to the bus
+// through the hook command, and its answer is carried out here.
 // Written by `fleethook install`, removed by `fleethook uninstall`. OpenCode has no limit of time for a plugin, so this
 // one brings its own, and lets nothing that goes wrong here stop the agent, except where it was installed to fail closed.
 
 import { spawn } from "node:child_process"
-import { existsSync } from "node:fs"
+import { randomUUID } from "node:crypto"
+import { existsSync, readFileSync } from "node:fs"
+import { connect } from "node:net"
+import { dirname, join } from "node:path"
 
 const SETUP = {}
 
@@ -11,9 +15,143 @@ const GONE = "fleethook is gone and this hook fails closed; install fleethook ag
 const KEPT = ["PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "FLEETHOOK_PARENT"]
 const MOST_WAITING = 1000 // events that may wait for the one before them
 const MOST_GOES = 8 // times in a row that an agent which stopped is told to go on
+const FIRST_ANSWER = 250 // milliseconds for a gateway to say that it is ready
+const AVOIDED = 10_000 // milliseconds without a gateway that did not answer
+const MOST_IDLE = 4 // connections that wait for a call
+const MOST_ANSWER = 32 * 1024 * 1024 // bytes
 
-// One run of the hook command: its exit code (1 where it has none), stdout and stderr. Never rejects.
-function run(event, payload) {
+// What of the answer file says where the gateway is: {socket, namespace, host}. Null where hook commands ask another machine.
+function place() {
+  try {
+    const rows = readFileSync(SETUP.answers, "utf8").split("\n").map((line) => line.split("\t"))
+    const row = (name) => rows.find(([first]) => first === name)?.slice(1) ?? []
+    const [kind, address] = row("server")
+    if (kind !== "unix") return null
+    const socket = row("gateway").length ? address : join(dirname(address), "gateway.sock")
+    return existsSync(socket) ? { socket, namespace: row("prefix")[0].split(":")[1], host: row("host")[0] } : null
+  } catch {
+    return null
+  }
+}
+
+// A connection to a gateway. `ask` takes a request and gives {status, headers, body}, or rejects; one request at a time.
+class Connection {
+  constructor(socket) {
+    this.socket = connect(socket)
+    this.taken = Buffer.alloc(0)
+    this.asking = null
+    const end = (error) => {
+      this.dead = true
+      this.asking?.reject(error ?? new Error("the gateway closed the connection"))
+    }
+    this.socket.on("error", end)
+    this.socket.on("close", () => end())
+    this.socket.on("data", (chunk) => {
+      this.taken = Buffer.concat([this.taken, chunk])
+      this.read()
+    })
+  }
+
+  read() {
+    const end = this.taken.indexOf("\r\n\r\n")
+    if (end < 0) return this.taken.length > 65536 && this.close()
+    const [first, ...lines] = this.taken.subarray(0, end).toString("latin1").split("\r\n")
+    const headers = Object.fromEntries(lines.map((line) => [line.split(":", 1)[0].toLowerCase(), line.slice(line.indexOf(":") + 1).trim()]))
+    const size = Number(headers["content-length"] ?? Number.NaN)
+    if (!(size >= 0 && size <= MOST_ANSWER) || !this.asking) return this.close()
+    if (this.taken.length < end + 4 + size) return
+    const body = this.taken.subarray(end + 4, end + 4 + size).toString()
+    this.taken = this.taken.subarray(end + 4 + size)
+    if (headers.connection === "close") this.close()
+    this.asking.resolve({ status: Number(first.split(" ")[1]), headers, body })
+  }
+
+  ask(head, body, milliseconds) {
+    this.socket.ref()
+    return new Promise((resolve, reject) => {
+      this.asking = { resolve, reject }
+      this.timer = setTimeout(() => {
+        reject(Object.assign(new Error("no answer in time"), { late: true }))
+        this.close()
+      }, milliseconds)
+      this.socket.write(`${head}\r\nHost: localhost\r\nContent-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`)
+    }).finally(() => {
+      clearTimeout(this.timer)
+      this.asking = null
+      this.socket.unref() // what waits for a call does not keep the agent alive
+    })
+  }
+
+  close() {
+    this.dead = true
+    this.socket.destroy()
+  }
+}
+
+// The gateway of this machine, where it serves the fleet of the hook commands; connections that no call uses wait in `idle`.
+const gateway = { idle: [], avoided: 0 }
+
+async function ready() {
+  for (let one; (one = gateway.idle.pop()); ) if (!one.dead) return one
+  const at = place()
+  if (at === null) return null
+  const one = new Connection(at.socket)
+  try {
+    const { status, headers } = await one.ask("GET /readyz HTTP/1.1", "", FIRST_ANSWER)
+    if (status === 200 && headers["fleethook-namespace"] === at.namespace) return Object.assign(one, { host: at.host })
+  } catch {} // it has just ended, or another program is there
+  one.close()
+  return null
+}
+
+// The answer of the gateway to an event: as the hook command's. Null where the hook command has to ask. Never rejects.
+async function ask(event, payload) {
+  if (Date.now() < gateway.avoided) return null
+  const closed = SETUP.events[event] === "closed"
+  const until = Date.now() + SETUP.timeout
+  const id = randomUUID().replaceAll("-", "")
+  const parent = process.env.FLEETHOOK_PARENT
+  const head = [
+    `POST /v1/hooks/opencode/${encodeURIComponent(event)}${closed ? "?on_failure=deny" : ""} HTTP/1.1`,
+    "Content-Type: application/json",
+    "Accept: application/vnd.fleethook.answer+json",
+    `Idempotency-Key: ${id}`, // a connection may break after the gateway has taken the event: sent again, it counts once
+    ...(/^[\w-]{1,64}$/.test(parent ?? "") ? [`Fleethook-Parent: ${parent}`] : []),
+  ]
+  let body
+  try {
+    body = JSON.stringify(payload)
+  } catch {
+    return null // what JSON cannot say; the hook command tells so
+  }
+  for (let left = 2; left > 0; left -= 1) {
+    const one = await ready()
+    if (one === null) break
+    try {
+      const host = /^[\x21-\x7e]{1,255}$/.test(one.host) ? [`Fleethook-Host: ${one.host}`] : []
+      const answer = await one.ask([...head, ...host].join("\r\n"), body, Math.max(1, until - Date.now()))
+      if (!one.dead && gateway.idle.length < MOST_IDLE) gateway.idle.push(one)
+      else one.close()
+      if (answer.status !== 200) return null
+      const { exit_code: code, stdout: out, stderr: err } = JSON.parse(answer.body)
+      return { code, out, err }
+    } catch (error) {
+      one.close()
+      if (error.late) {
+        gateway.avoided = Date.now() + AVOIDED
+        return { code: closed ? 2 : 1, out: "", err: `fleethook: no answer: the gateway took longer than ${SETUP.timeout} ms` }
+      }
+    }
+  }
+  gateway.avoided = Date.now() + (place() === null ? 0 : AVOIDED / 10)
+  return null
+}
+
+// What Fleethook says to an event: an exit code (1 where there is none), stdout and stderr. Never rejects.
+const run = async (event, payload) => (await ask(event, payload)) ?? command(event, payload)
+
+// One run of the hook command. Never rejects.
+function command(event, payload) {
   return new Promise((resolve) => {
     const closed = SETUP.events[event] === "closed"
     const fail = (why) => resolve({ code: closed ? 2 : 1, out: "", err: `fleethook: no answer: ${why}` })
@@ -107,7 +245,7 @@ export const Fleethook = async ({ client, directory, worktree }) => {
   const tell = (message) =>
     Promise.resolve(client?.tui?.showToast?.({ body: { title: "Fleethook", message, variant: "warning" } })).catch(() => {})
 
-  const ask = async (event, body) => {
+  const decide = async (event, body) => {
     const said = read(await run(event, body))
     if (said.note) tell(said.note)
     return said
@@ -154,7 +292,7 @@ export const Fleethook = async ({ client, directory, worktree }) => {
     const id = properties?.sessionID ?? properties?.info?.id
     if (type === "session.created") {
       if (properties.info?.parentID) parents.set(id, properties.info.parentID)
-      if (wanted(type)) started.set(id, ask(type, body).then((said) => said.context))
+      if (wanted(type)) started.set(id, decide(type, body).then((said) => said.context))
       return
     }
     if (type === "message.part.updated") {
@@ -164,10 +302,10 @@ export const Fleethook = async ({ client, directory, worktree }) => {
       return
     }
     if (!wanted(type)) return
-    if (type === "permission.asked") return reply(properties, await ask(type, body))
+    if (type === "permission.asked") return reply(properties, await decide(type, body))
     if (type === "session.idle") {
       const more = { goes: goes.get(id) ?? 0, ...(parents.has(id) ? { parent: parents.get(id) } : {}) }
-      return goOn(id, await ask(type, { ...body, ...more }))
+      return goOn(id, await decide(type, { ...body, ...more }))
     }
     send(type, body)
     if (type === "session.deleted") for (const known of [parents, started, goes]) known.delete(id)
@@ -183,11 +321,12 @@ export const Fleethook = async ({ client, directory, worktree }) => {
     },
     dispose: async () => {
       await last
+      for (const one of gateway.idle.splice(0)) one.close()
     },
     "chat.message": async (input, output) => {
       const text = await started.get(input.sessionID)
       started.delete(input.sessionID)
-      const said = wanted("chat.message") ? await ask("chat.message", payload("chat.message", input, output)) : {}
+      const said = wanted("chat.message") ? await decide("chat.message", payload("chat.message", input, output)) : {}
       if (said.deny) throw new Error(said.deny)
       const context = joined(text, said.context)
       if (context) addPart(output, context)
@@ -201,7 +340,7 @@ export const Fleethook = async ({ client, directory, worktree }) => {
     "tool.execute.before": async (input, output) => {
       if (!wanted("tool.execute.before")) return
       const body = payload("tool.execute.before", input, { args: output.args }, server(input.tool))
-      const said = await ask("tool.execute.before", body)
+      const said = await decide("tool.execute.before", body)
       if (said.deny) {
         denied.add(call(input))
         throw new Error(joined(said.deny, said.context))
@@ -213,14 +352,14 @@ export const Fleethook = async ({ client, directory, worktree }) => {
       const before = contexts.get(call(input))
       contexts.delete(call(input))
       const body = payload("tool.execute.after", input, output, server(input.tool))
-      const said = wanted("tool.execute.after") ? await ask("tool.execute.after", body) : {}
+      const said = wanted("tool.execute.after") ? await decide("tool.execute.after", body) : {}
       if (typeof said.output === "string") replaceOutput(output, said.output)
       const text = joined(before, said.deny, said.context)
       if (text) append(output, text)
     },
     "command.execute.before": async (input, output) => {
       if (!wanted("command.execute.before")) return
-      const said = await ask("command.execute.before", payload("command.execute.before", input, output))
+      const said = await decide("command.execute.before", payload("command.execute.before", input, output))
       if (said.deny) throw new Error(said.deny)
       if (said.context) output.parts.push({ type: "text", text: said.context })
     },
@@ -232,7 +371,7 @@ export const Fleethook = async ({ client, directory, worktree }) => {
     "experimental.session.compacting": async (input, output) => {
       if (!wanted("experimental.session.compacting")) return
       const body = payload("experimental.session.compacting", input, output)
-      const said = await ask("experimental.session.compacting", body)
+      const said = await decide("experimental.session.compacting", body)
       if (said.context) output.context.push(said.context)
     },
   }

@@ -179,6 +179,11 @@ class Keys:
             raise ConfigError(f"{namespace!r} is not a valid namespace", hint=hint)
         self.prefix = f"fh:{namespace}:{{{shard}}}:"
 
+    @property
+    def namespace(self) -> str:
+        """The name of the fleet."""
+        return self.prefix.split(":", 2)[1]
+
     def __call__(self, name: str, *parts: str) -> str:
         """The full name of a declared key, e.g. `keys("reply", token)`."""
         return f"{self.prefix}{name}:{':'.join(parts)}" if parts else self.prefix + name

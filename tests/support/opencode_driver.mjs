@@ -1,6 +1,7 @@
 // Plays OpenCode for our plugin: loads the file as OpenCode does, calls its hooks as the script on stdin says, and prints
 // what became of each call, and what the plugin asked OpenCode's client to do.
 import { readFileSync } from "node:fs"
+import { connect } from "node:net"
 import { pathToFileURL } from "node:url"
 
 const { plugin, steps, directory } = JSON.parse(readFileSync(0, "utf8"))
@@ -15,13 +16,20 @@ const client = {
 const loaded = Object.values(await import(pathToFileURL(plugin).href))
 if (loaded.length !== 1 || typeof loaded[0] !== "function") throw new Error("OpenCode takes every export for a plugin")
 const hooks = await loaded[0]({ client, directory, worktree: directory, project: {} })
+const accepts = (socket) =>
+  new Promise((resolve) => {
+    const one = connect(socket, () => resolve(one.destroy()))
+    one.on("error", () => resolve(null))
+  })
 const results = []
 for (const { hook, input, output, known } of steps) {
   const start = Date.now()
   const args = output?.args // OpenCode goes on with the object that it has
   let threw = null
   try {
-    if (hook === "until") while (told.length < known) await new Promise((resolve) => setTimeout(resolve, 5))
+    if (hook === "signal") process.kill(...input)
+    else if (hook === "refused") while (await accepts(input)) await new Promise((resolve) => setTimeout(resolve, 5))
+    else if (hook === "until") while (told.length < known) await new Promise((resolve) => setTimeout(resolve, 5))
     else await hooks[hook](input, output)
   } catch (error) {
     threw = error.message

@@ -14,6 +14,9 @@ from bus.wire.keys import Keys
 from bus.wire.streams import checked
 from workers.gateway.problems import Problem
 
+NAMESPACE_HEADER: Final = "Fleethook-Namespace"
+"""The fleet that the gateway serves: a program that finds a gateway by its socket alone can see whether it is the right one."""
+
 _SECONDS: Final = 1.0
 
 
@@ -30,6 +33,7 @@ class Health:
 
     def __init__(self, connections: Connections, keys: Keys) -> None:
         self._connections, self._keys = connections, keys
+        self._names = {NAMESPACE_HEADER: keys.namespace}
 
     async def live(self, _: Request) -> Response:
         """200 as long as the process answers: an outage of Redis is no reason to restart it."""
@@ -42,10 +46,10 @@ class Health:
         if "verbose" in request.query_params:
             lines = [f"[-]{check.name} {check.trouble}" if check.trouble else f"[+]{check.name} ok" for check in checks]
             lines.append("not ready" if troubles else "ready")
-            return PlainTextResponse("\n".join(lines) + "\n", 503 if troubles else 200)
+            return PlainTextResponse("\n".join(lines) + "\n", 503 if troubles else 200, self._names)
         if troubles:
             raise Problem(503, "not-ready", "; ".join(troubles), {"Retry-After": "1"})
-        return PlainTextResponse("ok\n")
+        return PlainTextResponse("ok\n", headers=self._names)
 
     async def _checks(self) -> list[ReadinessCheck]:
         try:
