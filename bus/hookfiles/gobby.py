@@ -9,6 +9,7 @@ the default of `enabled` for all webhooks; the plan's default is used (G-06, G-2
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -23,6 +24,7 @@ from bus.config.validation import convert, nearest
 from bus.errors import ConfigError, DecodeError, TargetRefused
 from bus.events import Event
 from bus.hookfiles.command_results import failure, output
+from bus.hookfiles.gobby_workflows import FOLDER, is_workflow, read_workflows
 from bus.hooks import DEFAULT_TIMEOUT, Endpoint, Hook, HttpCall, Layer
 from bus.http.address_policy import parse_target
 from bus.lazy.regex import lazy_regex
@@ -33,6 +35,9 @@ from bus.verdicts import Decision, Verdict
 from bus.wire.codec import read_json, write_json
 
 NAME: Final = "gobby"
+CONFIGS: Final = ("config.yaml", "config.yml")
+"""Gobby's configuration in its folder."""
+
 _KEY: Final = "hook_extensions"
 _SLUG: Final = lazy_regex(r"[^a-z0-9]+")
 _HUMP: Final = lazy_regex(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -254,19 +259,42 @@ _DECISIONS: Final[Mapping[str, Decision]] = {
 
 
 class _Gobby:
-    """Webhooks in Gobby's form; it has no commands."""
+    """Webhooks and workflows in Gobby's form; it has no commands."""
 
     name = NAME
     policy: Final = "allow"
     one_stream: Final = False
 
     def read(self, path: Path, layer: Layer) -> HookFile:
-        """The webhooks of a config.yaml; its other keys are only for Gobby."""
+        """The webhooks of a config.yaml, whose other keys are only for Gobby; a workflow, or a folder of workflows.
+
+        A folder may have both: a config.yaml, and workflows below `workflows/`.
+        """
+        if path.is_dir():
+            return self._read_folder(path, layer)
         document = load(path)
+        if is_workflow(document.value):
+            return read_workflows(path, layer)
         value = {} if document.value is None else document.value
         if not isinstance(value, dict):
             raise document.error((), f"Gobby's configuration is a mapping with {_KEY}")
         return _GobbyReader(document, layer).read(value)
+
+    def _read_folder(self, path: Path, layer: Layer) -> HookFile:
+        config = next((path / name for name in CONFIGS if (path / name).is_file()), None)
+        below = path / FOLDER if (path / FOLDER).is_dir() else path
+        workflows = read_workflows(below, layer)
+        if config is None:
+            return workflows
+        file = self.read(config, layer)
+        hooks = (*file.hooks, *workflows.hooks)
+        return replace(
+            file,
+            hooks=tuple(msgspec.structs.replace(hook, position=number) for number, hook in enumerate(hooks)),
+            problems=(*file.problems, *workflows.problems),
+            warnings=(*file.warnings, *workflows.warnings),
+            sources=(*file.sources, *workflows.sources),
+        ).with_digest()
 
     def applies(self, hook: Hook, event: Event) -> bool:  # noqa: ARG002 - the protocol's arguments
         """Always true: the patterns have all conditions."""

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from bus.config.documents import Plain, load
+from bus.errors import ConfigError
+from bus.hookfiles.gobby_workflows import FOLDER, is_workflow, workflow_files
 from bus.hooks import NATIVE
 from bus.hooksets.plugin_owner import common_owner, owner
 from bus.system.directories import CONFIG_NAMES
@@ -45,6 +47,8 @@ def file_in(path: Path, dialect: str) -> Path:
     """The hook file of a dialect in a folder; the folder itself for a dialect that reads folders."""
     if not os.path.isdir(path):
         return path
+    if dialect == "gobby" and _has_workflows(path):
+        return path
     names = CONFIG_NAMES if dialect == NATIVE else _IN_FOLDER.get(dialect, ())
     return next((path / name for name in names if (path / name).is_file()), path)
 
@@ -70,6 +74,8 @@ def _in_folder(path: Path) -> tuple[Path, str]:
     for name in CONFIG_NAMES:
         if (path / name).is_file():
             return path / name, NATIVE
+    if _has_workflows(path):
+        return path, "gobby"
     for dialect, names in _IN_FOLDER.items():
         for name in names:
             if (path / name).is_file() and (
@@ -80,6 +86,20 @@ def _in_folder(path: Path) -> tuple[Path, str]:
         files = [file for file in (path / "settings.json", path / "hooks" / "hooks.json") if file.is_file()]
         return path, _by_name(files[0]) or common_owner(files) or _by_path(path)
     return path, ""
+
+
+def _has_workflows(path: Path) -> bool:
+    """Whether a folder has workflows of Gobby: it is such a folder, or has one named `workflows`."""
+    if path.name == ".gobby" or (path / FOLDER).is_dir():
+        path = path / FOLDER
+    return any(_is_workflow_file(file) for file in workflow_files(path))
+
+
+def _is_workflow_file(path: Path) -> bool:
+    try:
+        return is_workflow(load(path).value)
+    except ConfigError:
+        return False
 
 
 def _by_name(path: Path) -> str:
@@ -104,7 +124,7 @@ def _by_content(value: Plain, path: Path) -> str:
     if not isinstance(value, dict):
         return ""
     hooks = value.get("hooks")
-    if "hook_extensions" in value:
+    if "hook_extensions" in value or is_workflow(value):
         return "gobby"
     if isinstance(value.get("plugins"), list):
         return "pigo"

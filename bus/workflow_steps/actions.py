@@ -12,7 +12,8 @@ from bus.workflow_steps.outside import run_command, run_plugin, run_webhook
 from bus.workflow_steps.state import Announcement, Carried
 from bus.workflow_steps.tool_calls import objection
 from bus.workflow_steps.work import Work
-from bus.workflows.values import Action, ToolRule, is_carried
+from bus.workflows.rules import read_rule
+from bus.workflows.values import Action, is_carried
 
 Do = Callable[[Work, Action], Awaitable[Mapping[str, Any] | None]]
 """Does an action; the result, if there is one, is what later actions of a trigger read as variables."""
@@ -87,7 +88,8 @@ async def _ask(work: Work, action: Action) -> None:
 
 async def _set(work: Work, action: Action) -> None:
     shared = action.values.get("scope") == "session"
-    for name, value in action.values.get("values", {}).items():
+    written = action.values.get("values", {})
+    for name, value in written.items():
         work.set(str(name), work.value(value), shared=shared)
         work.done.append(f"set {name}")
 
@@ -144,28 +146,6 @@ async def _block_tools(work: Work, action: Action) -> None:
         else:
             work.contexts.append(text)
         work.done.append(f"tools: {decision}")
-
-
-def read_rule(rule: Mapping[str, Any]) -> ToolRule:
-    """A rule of `block_tools` or `tool_rules` as Gobby writes it."""
-    words = {"block": "deny", "deny": "deny", "warn": "warn", "allow": "allow", "ask": "ask", "require_approval": "ask"}
-    decision = words.get(str(rule.get("action") or "block"), "deny")
-    return ToolRule(
-        name=str(rule.get("name") or ""),
-        tools=_texts(rule.get("tools", rule.get("tool"))),
-        mcp_tools=_texts(rule.get("mcp_tools")),
-        when=str(rule.get("when") or ""),
-        command_pattern=str(rule.get("command_pattern") or ""),
-        command_not_pattern=str(rule.get("command_not_pattern") or ""),
-        decision=decision,  # type: ignore[arg-type]  # one of the words above
-        message=str(rule.get("reason") or rule.get("message") or ""),
-    )
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    if isinstance(value, str):
-        return (value,)
-    return tuple(str(item) for item in value) if isinstance(value, list | tuple) else ()
 
 
 ACTIONS: Final[Mapping[str, Do]] = {

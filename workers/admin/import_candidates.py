@@ -36,6 +36,8 @@ def _places(cwd: Path) -> Iterator[tuple[str, Path]]:
     yield from (("forge", path) for path in forge_files(cwd))
     gobby = Path.home() / ".gobby"
     yield from (("gobby", path) for path in existing(gobby / name for name in _GOBBY))
+    folders = (gobby / "workflows", forge_project_root(cwd) / ".gobby" / "workflows")
+    yield from (("gobby", path) for path in folders if path.is_dir())
     yield from ((known_file.dialect, known_file.path) for known_file in locations(forge_project_root(cwd)))
 
 

@@ -17,7 +17,7 @@ from bus.config.hook_file_value import HookFile
 from bus.config.plugin_entry import PluginEntry
 from bus.config.validation import convert, is_extra, nearest
 from bus.errors import ConfigError
-from bus.hookfiles.gobby import event_types
+from bus.hookfiles.gobby import CONFIGS, event_types
 from bus.hooks import Hook, Layer, Plugin, PluginHandler
 from bus.hooksets.plugins.classes import FoundHandler, FoundPlugin
 from bus.hooksets.plugins.sources import PluginSource, find_source, offered, plugin_folders, read_plugin
@@ -211,7 +211,8 @@ def with_gobby_plugins(file: HookFile, path: Path, layer: Layer) -> HookFile:
     section = file.sections.get("plugins")
     if not isinstance(section, dict):
         return file
-    found = _gobby_plugins(load(path), section, layer)
+    config = next((path / name for name in CONFIGS if (path / name).is_file()), path)
+    found = _gobby_plugins(load(config), section, layer)
     return replace(
         file,
         hooks=(*file.hooks, *with_position(found.hooks, len(file.hooks))),

@@ -1,0 +1,277 @@
+"""Gobby's workflow files, in both forms, from the file to what a session gets."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from bus.events import Event
+from bus.hooks import Hook
+from bus.hooksets.hookfile import load_foreign, load_hook_file
+from bus.workflow_steps.engine import Advance
+from bus.workflow_steps.memory import MemoryFlows
+
+pytestmark = pytest.mark.req("G-16")
+
+STEPS = """
+name: tdd
+description: Tests first.
+version: 1.0
+type: step
+settings: {priority: 10}
+variables:
+  plan: null
+  attempts: 0
+steps:
+  - name: test
+    description: write a failing test
+    allowed_tools: [Read, Grep, Write, mcp__ci__run]
+    blocked_tools: [Write]
+    on_enter:
+      - action: inject_message
+        content: "Step {{ state.step }}: write a test for {{ variables.plan or 'it' }}."
+      - {action: set_variable, name: ready, value: true}
+    transitions:
+      - to: code
+        when: "tool_name == 'Bash' and 'pytest' in tool_args.get('command', '')"
+        on_transition:
+          - {action: increment_variable, name: attempts}
+    rules:
+      - {name: no-net, when: "tool_name == 'WebFetch'", action: block, message: "no network"}
+  - name: code
+    on_enter: [{action: inject_message, content: "attempt {{ attempts }}, {{ step_action_count }} actions"}]
+    on_exit: [{action: set_variable, variable: left, value: "{{ 1 + 1 }}"}]
+    allowed_tools: all
+    transitions:
+      - {to: test, when: "event.event_type == 'stop' or step_action_count >= 2"}
+      - {to: nowhere, when: "true"}
+"""
+
+PHASES = """
+name: plan-act
+type: phase
+phases:
+  - name: plan
+    allowed_tools: [Read]
+    exit_conditions:
+      - {type: user_approval, id: ok, prompt: "Plan complete?"}
+    transitions:
+      - {to: act, when: "variables.get('_approval_ok_granted') and phase_action_count == 0"}
+  - name: act
+    transitions:
+      - {to: reflect, when: "workflow_state.phase_action_count > 5"}
+  - name: reflect
+    on_enter: [{action: enter_phase, phase: plan}]
+"""
+
+LIFECYCLE = """
+name: session-lifecycle
+type: lifecycle
+settings: {priority: 5}
+variables: {seen: 0}
+triggers:
+  on_session_start:
+    - action: inject_context
+      source: previous_session_summary
+      require: false
+    - {action: inject_message, content: "welcome {{ session.id }}", when: "event.data.get('source') == 'startup'"}
+  on_prompt_submit:
+    - {action: increment_variable, name: seen}
+    - {action: inject_message, content: "prompt {{ seen }}", when: "user_says('status')"}
+  on_before_tool:
+    - action: block_tools
+      rules:
+        - tools: [Bash]
+          command_pattern: "rm -rf"
+          command_not_pattern: "rm -rf build"
+          reason: "never {{ tool_args.command }}"
+        - {tools: [Edit], when: "not mcp_called('gobby-tasks', 'claim_task')", reason: claim a task first}
+  on_stop:
+    - {action: generate_summary}
+"""
+
+
+def read(folder: Path, **files: str) -> dict[str, Hook]:
+    """The workflows of files in a folder, by name."""
+    for name, text in files.items():
+        path = folder / f"{name.replace('__', '/')}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dedent(text))
+    found, imported = load_foreign(folder, "user")
+    assert imported.dialect == "gobby"
+    assert not found.problems, found.problems
+    return {hook.id: hook for hook in found.hooks}
+
+
+class Session:
+    """One session of Claude Code in one workflow."""
+
+    def __init__(self, hook: Hook) -> None:
+        workflow = hook.workflow
+        assert workflow is not None
+        self.hook, self.flows = hook, MemoryFlows()
+        self.number = 0
+
+    def send(self, kind: str, **fields: Any) -> Advance | None:
+        """What the workflow does at an event; a tool's input is given by its fields."""
+        self.number += 1
+        tool = fields.pop("tool", "")
+        data = {key: fields.pop(key) for key in ("prompt", "source") if key in fields}
+        event = Event(
+            type=kind,
+            id=f"e{self.number}",
+            source="claude",
+            session="s1",
+            time=fields.pop("time", 1_000_000 + self.number),
+            tool=tool.lower(),
+            native_tool=tool,
+            output=fields.pop("output", None),
+            input=fields,
+            data=data,
+        )
+        return asyncio.run(self.flows.handle(self.hook, event))
+
+    def call(self, tool: str, **fields: Any) -> tuple[str, str]:
+        """The decision on a call of a tool."""
+        done = self.send("tool:pre_execute", tool=tool, **fields)
+        return ("abstain", "") if done is None else (done.record.decision, done.record.reason)
+
+    @property
+    def step(self) -> str:
+        """The step that it is in."""
+        return next(iter(self.flows.states.values())).step
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """The workflow's variables."""
+        return next(iter(self.flows.states.values())).variables
+
+
+def started(hook: Hook) -> Session:
+    """A session to which a person has given the workflow."""
+    import msgspec
+
+    workflow = hook.workflow
+    assert workflow is not None
+    assert workflow.start.by == "order", "a step workflow of a folder waits for a person"
+    start = msgspec.structs.replace(workflow.start, by="event")
+    return Session(msgspec.structs.replace(hook, workflow=msgspec.structs.replace(workflow, start=start)))
+
+
+def test_steps_limit_tools_and_follow_each_other(tmp_path: Path) -> None:
+    session = started(read(tmp_path, tdd=STEPS)["tdd"])
+    began = session.send("session:start")
+    assert began is not None
+    assert began.record.contexts == ("Step test: write a test for it.",)
+    assert session.variables["ready"] is True
+    assert session.call("Read", file_path="x")[0] == "abstain"
+    assert "blocked in the step 'test' of the workflow 'tdd'" in session.call("Write", file_path="x")[1]
+    assert "not allowed" in session.call("Edit", file_path="x")[1]
+    assert session.call("mcp__ci__run")[0] == "abstain"
+    decision, reason = session.call("WebFetch", url="x")
+    assert (decision, "not allowed" in reason) == ("deny", True)
+    assert session.call("Bash", command="pytest -q")[0] == "deny", "a call that the step forbids moves nothing"
+    moved = session.send("tool:post_execute", tool="Bash", command="pytest -q")
+    assert moved is not None
+    assert (moved.record.before, moved.record.after, moved.record.moved) == ("test", "code", True)
+    assert moved.record.contexts == ("attempt 1, 0 actions",)
+    assert session.call("Edit", file_path="x")[0] == "abstain"
+    for _ in range(2):
+        session.send("tool:post_execute", tool="Edit", file_path="x")
+    assert session.step == "test"
+    assert session.variables["left"] == 2
+
+
+def test_phases_are_steps_and_ask_for_approval(tmp_path: Path) -> None:
+    session = started(read(tmp_path, plan=PHASES)["plan-act"])
+    asked = session.send("user:prompt_submit", prompt="do it")
+    assert asked is not None
+    assert "Plan complete?" in asked.record.contexts[0]
+    assert "waits for the person's answer" in session.call("Read", file_path="x")[1]
+    session.send("user:prompt_submit", prompt="what do you mean?")
+    assert session.call("Read", file_path="x")[0] == "deny"
+    granted = session.send("user:prompt_submit", prompt="Yes, go on")
+    assert granted is not None
+    assert session.step == "act", granted.record
+    assert "Transitioning to step: act" in granted.record.contexts
+    old = session.send("tool:post_execute", tool="Read", time=1_000_000 + 40 * 60_000)
+    assert old is not None
+    assert session.step == "reflect", "after half an hour it goes to `reflect`"
+
+
+def test_triggers_run_in_every_session_and_block_tools(tmp_path: Path) -> None:
+    hook = read(tmp_path, lifecycle__life=LIFECYCLE)["session-lifecycle"]
+    session = Session(hook)
+    began = session.send("session:start", source="startup")
+    assert began is not None
+    assert began.record.contexts == ("welcome s1",)
+    assert session.send("user:prompt_submit", prompt="hello").record.contexts == ()  # type: ignore[union-attr]
+    told = session.send("user:prompt_submit", prompt="Status, please")
+    assert told is not None
+    assert told.record.contexts == ("prompt 2",)
+    assert session.call("Bash", command="rm -rf /") == ("deny", "never rm -rf /")
+    assert session.call("Bash", command="rm -rf build")[0] == "abstain"
+    assert session.call("Edit", file_path="x") == ("deny", "claim a task first")
+    session.send("tool:post_execute", tool="mcp__gobby-tasks__claim_task", output={"ok": True})
+    assert session.call("Edit", file_path="x")[0] == "abstain"
+
+
+def test_a_folder_has_its_own_files_first_and_those_of_its_subfolders(tmp_path: Path) -> None:
+    other = STEPS.replace("name: tdd", "name: other")
+    found = read(tmp_path, tdd=STEPS, deep__tdd=other, deep__more=PHASES, lifecycle__tdd=LIFECYCLE)
+    assert [*found] == ["session-lifecycle", "tdd", "plan-act"], "by priority; a name counts once in each kind"
+    assert found["tdd"].origin.endswith("tdd.yaml:2")
+
+
+def test_a_workflow_extends_another(tmp_path: Path) -> None:
+    child = """
+    name: strict-tdd
+    extends: tdd
+    variables: {attempts: 5}
+    steps:
+      - {name: test, blocked_tools: [Read]}
+      - {name: extra}
+    """
+    workflow = read(tmp_path, tdd=STEPS, child=child)["strict-tdd"].workflow
+    assert workflow is not None
+    assert [step.name for step in workflow.steps] == ["test", "code", "extra"]
+    assert workflow.steps[0].blocked_tools == ("Read",)
+    assert workflow.steps[0].allowed_tools == ("Read", "Grep", "Write", "mcp__ci__run")
+    assert workflow.variables == {"plan": None, "attempts": 5}
+    (tmp_path / "loop.yaml").write_text("name: loop\nextends: loop\nsteps: [{name: a}]\n")
+    file, _ = load_foreign(tmp_path, "user")
+    assert "in a circle" in str(file.problems[0])
+    assert str(file.problems[0]).startswith(f"{tmp_path / 'loop.yaml'}:2:")
+
+
+def test_a_bad_workflow_is_rejected_with_its_place_and_the_others_load(tmp_path: Path) -> None:
+    (tmp_path / "good.yaml").write_text(dedent(STEPS))
+    (tmp_path / "bad.yaml").write_text(
+        "name: bad\nsteps:\n  - name: a\n    transitions:\n      - {to: a, when: 'x ==='}\n  - {description: no name}\n"
+    )
+    (tmp_path / "worse.yaml").write_text("name: [\n")
+    (tmp_path / "rules.yaml").write_text("rules: {}\n")
+    main = tmp_path / "fleethook.yaml"
+    main.write_text(f"import: [{{path: {tmp_path}, dialect: gobby}}]\n")
+    file = load_hook_file(main, "user")
+    assert [hook.id for hook in file.hooks] == ["tdd"]
+    texts = sorted(str(problem) for problem in file.problems)
+    assert texts[0].startswith(f"{tmp_path}/bad.yaml:5:23: bad condition 'x ==='")
+    assert texts[1].startswith(f"{tmp_path}/bad.yaml:6:5: a step is a mapping with a `name`")
+    assert texts[2].startswith(f"{tmp_path}/worse.yaml:")
+    assert any("there is no step 'nowhere'" in text for text in file.warnings)
+
+
+def test_a_named_file_begins_by_itself(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text(dedent(PHASES))
+    file, imported = load_foreign(path, "user")
+    assert imported.dialect == "gobby"
+    (hook,) = file.hooks
+    assert hook.workflow is not None
+    assert hook.workflow.start.by == "event"
+    assert Session(hook).call("Edit", file_path="x")[0] == "deny"
