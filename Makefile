@@ -110,6 +110,10 @@ chaos: $(VENV)/.dev
 chaos-approvals: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/chaos/test_approvals_killed.py -m 'chaos or slow' -n 0 --timeout 1800 -s
 
+# Ten thousand transitions of workflows, while workers are killed; about five minutes.
+chaos-workflows: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/chaos/test_workflows_killed.py -m 'chaos or slow' -n 0 --timeout 1800 -s
+
 # Fifty random calls of each path instead of four.
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/flow/gateway/test_openapi.py -m slow -n 0

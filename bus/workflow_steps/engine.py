@@ -75,7 +75,7 @@ async def advance(
             if name not in work.shared:
                 work.shared[name] = work.shared_changes[name] = value
     await _at_event(work, enters=begins or state.pending_entry)
-    return _advance(work, before, begins=begins)
+    return _advance(work, before)
 
 
 def new_state(workflow: Workflow, event: Event, now: int) -> FlowState:
@@ -188,12 +188,13 @@ async def _change(work: Work, step: FlowStep, transition: Transition) -> None:
     if not work.refused:
         current = work.state
         current.step, current.entered, current.step_actions = new.name, work.now, 0
-        current.transitions, current.answers, current.waits_for, work.changed = current.transitions + 1, {}, "", True
+        current.transitions, current.answers, current.waits_for = current.transitions + 1, {}, ""
+        work.changed = work.moved = True
         await _enter(work, new, goes_on=work.ended)
     if work.refused:
         work.state, work.shared, work.shared_changes = state, shared, changes
         del work.carried[kept[0] :], work.published[kept[1] :]
-        work.changed = kept[2]
+        work.changed, work.moved = kept[2], False
         work.done.append(f"{step.name} -> {new.name} refused")
     work.extra.clear()
 
@@ -276,12 +277,11 @@ def _fits(on: tuple[str, ...], tool: str, event: Event) -> bool:
     return not (on or tool) or bool(_index(on or ("*",), tool).find(event))
 
 
-def _advance(work: Work, before: str, *, begins: bool) -> Advance:
+def _advance(work: Work, before: str) -> Advance:
     state = work.state
     if work.changed:
         state.updated = work.now
         state.host, state.cwd = work.event.host or state.host, work.event.cwd or state.cwd
-    moved = not begins and (state.step != before or any(" -> " in text for text in work.done))
     record = FlowRecord(
         workflow=work.workflow.name,
         event=work.event.id,
@@ -290,7 +290,7 @@ def _advance(work: Work, before: str, *, begins: bool) -> Advance:
         session=work.event.session,
         before=before,
         after=state.step,
-        moved=moved and not work.refused,
+        moved=work.moved,
         actions=tuple(work.done),
         decision=work.decision,
         reason=work.reason,

@@ -50,6 +50,8 @@ class Work:
     published: list[Announcement] = field(default_factory=list)
     refused: bool = False
     """Whether a question to the outside was answered with a deny: then the step is not left."""
+    moved: bool = False
+    """Whether a step was left."""
     changed: bool = False
     """Whether the state has changed."""
     shared_changes: dict[str, Any] = field(default_factory=dict)

@@ -23,6 +23,7 @@ if ARGV[4] ~= '' then
   redis.call('ZADD', KEYS[4], at, ARGV[7])
   redis.call('ZREMRANGEBYSCORE', KEYS[4], '-inf', at - kept)
   redis.call('ZREMRANGEBYRANK', KEYS[4], 0, -10001)
+  redis.call('PEXPIRE', KEYS[4], kept)
 end
 if ARGV[5] ~= '' then
   redis.call('HSET', KEYS[2], ARGV[1], ARGV[5])
