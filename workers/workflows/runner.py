@@ -11,7 +11,7 @@ from bus.errors import FleethookError
 from bus.events import Event
 from bus.hookfiles import find_hooks
 from bus.hooks import Hook
-from bus.outcomes import NOTHING, Outcome
+from bus.outcomes import Outcome
 from bus.verdicts import Policy
 from bus.workflow_steps.effects import Effects
 from bus.workflow_steps.engine import advance
@@ -41,7 +41,7 @@ class WorkflowRunner:
             record = await self.handle(hook, event, seconds)
         except FleethookError as error:
             return Outcome(failure=f"workflow {hook.id!r} ({hook.origin}): {error}")
-        return NOTHING if record is None else outcome(record)
+        return Outcome() if record is None else outcome(record)  # a part of the verdict, which says that it was asked
 
     async def handle(self, hook: Hook, event: Event, seconds: float) -> FlowRecord | None:
         """What a workflow did at an event; None if the session does not have it, or if it had nothing to do.

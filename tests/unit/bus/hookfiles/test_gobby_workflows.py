@@ -120,7 +120,7 @@ class Session:
         """What the workflow does at an event; a tool's input is given by its fields."""
         self.number += 1
         tool = fields.pop("tool", "")
-        data = {key: fields.pop(key) for key in ("prompt", "source") if key in fields}
+        data: dict[str, Any] = {key: fields.pop(key) for key in ("prompt", "source") if key in fields}
         event = Event(
             type=kind,
             id=f"e{self.number}",
