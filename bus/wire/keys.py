@@ -138,7 +138,7 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("pluginorders", "hash", "kept", "fleethook, gateways", "evaluators, worker hosts", "by plugin (`*`: all): the number of the last order to load it anew"),
     Key("observed", "stream", OBSERVED_MS, "dispatcher", "evaluators", "the last 1,000 announced events that plugins observe, each for one evaluator"),
     Key("flow:*", "hash", FLOW_MS, "evaluators, worker host, carriers", "the same, fleethook", "by session and workflow: the state with its version, and which event has the lease"),
-    Key("flowed:*", "hash", FLOW_MS, "evaluators, worker host, carriers", "the same, fleethook", "by event: what each workflow did at it, so that it is done once"),
+    Key("flowed:*", "hash", DONE_MS, "evaluators, worker host, carriers", "the same, fleethook", "by event: what each workflow did at it, so that it is done once; a day for an event at which only a counter grew"),
     Key("flowvars:*", "hash", FLOW_MS, "evaluators, worker host, carriers", "the same", "by session: the variables that its workflows share"),
     Key("flowlog:*", "list", FLOW_MS, "evaluators, worker host, carriers", "fleethook", "by session: the last 256 things that its workflows did"),
     Key("flows", "zset", FLOW_MS, "evaluators, worker host, carriers", "fleethook", "the last 10,000 states of workflows by the time of their last change; sessions and workflows"),

@@ -121,7 +121,7 @@ def shown_command(text: str, names: Mapping[str, Any]) -> str:
     """A command with its values quoted, for people."""
     line, values = command_line(text, names)
     for name, value in values.items():
-        line = line.replace(f"${{{name}}}", shlex.quote(value))
+        line = line.replace(f'"${{{name}}}"', shlex.quote(value)).replace(f"${{{name}}}", value)
     return line
 
 

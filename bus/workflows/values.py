@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, Literal
 
 import msgspec
@@ -10,6 +11,8 @@ Language = Literal["cel", "python"]
 """The language of `when`: CEL in fleethook.yaml, Python's expressions in Gobby's files."""
 
 RuleDecision = Literal["deny", "ask", "warn", "allow"]
+
+_PLUGIN_CONDITION: Final = re.compile(r"\bplugin_\w+\s*\(|\bplugin:[\w.-]+:")
 
 STEPS_AGE_MS: Final = 30 * 60_000
 """After this time in a step, a workflow of Gobby goes to its step `reflect`, if it has one."""
@@ -178,9 +181,22 @@ def is_carried(action: Action) -> bool:
     return False
 
 
+_MOST_KNOWN: Final = 1024
+_WAITS: Final[dict[int, tuple[Workflow, bool]]] = {}
+"""Whether a workflow waits, by its identity, since it cannot be hashed; it is kept, so that the identity is its own."""
+
+
 def waits(workflow: Workflow) -> bool:
-    """Whether it may call something outside while an event waits: then one event of a session at a time is handled."""
-    return any(
-        action.kind in {"plugin", "call_llm"} or (action.kind in {"webhook", "command"} and not is_carried(action))
+    """Whether it may ask something outside while an event waits: then one event of a session at a time is handled."""
+    known = _WAITS.get(id(workflow))
+    if known is not None and known[0] is workflow:
+        return known[1]
+    found = _PLUGIN_CONDITION.search(repr(workflow)) is not None or any(
+        action.kind in {"plugin", "call_llm", "call_mcp_tool"}
+        or (action.kind in {"webhook", "command"} and not is_carried(action))
         for action in workflow.actions()
     )
+    if len(_WAITS) >= _MOST_KNOWN:
+        _WAITS.clear()
+    _WAITS[id(workflow)] = (workflow, found)
+    return found

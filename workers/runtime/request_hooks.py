@@ -23,6 +23,7 @@ from bus.outcomes import NOTHING as RULE_SILENT
 from bus.outcomes import Outcome
 from bus.requests import Request
 from bus.runners.rule import rule_outcome
+from bus.workflows.values import waits
 from workers.runtime.placement import Placement
 from workers.runtime.rule_checks import RuleChecks
 
@@ -158,8 +159,11 @@ class HandledRequest(NamedTuple):
 
     @property
     def is_light(self) -> bool:
-        """Whether its hooks start no process: rules, plugins, which have theirs already, and questions to models."""
-        return all(hook.kind in DECIDING for hook in self.hooks)
+        """Whether its hooks start no process: rules, plugins, which have theirs already, questions to models, and workflows
+        that wait for nothing outside."""
+        return all(
+            hook.kind in DECIDING or (hook.workflow is not None and not waits(hook.workflow)) for hook in self.hooks
+        )
 
     async def needs_slot(self, placement: Placement) -> bool:
         """Whether it takes more than rules of this process; raises Unreachable."""

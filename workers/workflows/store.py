@@ -17,10 +17,11 @@ from bus.ids import delivery_id, event_id
 from bus.transport import event_entry
 from bus.wire.codec import encode_event
 from bus.wire.connections import Connections
-from bus.wire.keys import FLOW_MS, Keys
+from bus.wire.keys import DAY, DONE_MS, FLOW_MS, Keys
 from bus.wire.streams import StreamEntry, call, flat
 from bus.workflow_steps.engine import Advance
 from bus.workflow_steps.state import (
+    MOST_STATE,
     FlowRecord,
     FlowState,
     decode_record,
@@ -106,7 +107,9 @@ class FlowStore:
         keys, name, now = self._keys, session_key(event), now_ms()
         record = done.record
         kept = record.moved or record.before != record.after or record.actions or record.decision != "abstain"
-        raw = encode(record)
+        raw, state = encode(record), encode(done.state) if done.state is not None else b""
+        if len(state) > MOST_STATE:
+            raise FleethookError(f"its state would have {len(state)} bytes; {MOST_STATE} is the most")
         shared = [part for key, value in done.shared.items() for part in (key, _ENCODE(value))]
         announced = [part for each in done.published for part in _announced(event, each.type, each.data)]
         carried = [part for each in done.carried for part in self._delivery(hook, event, each.action, each.kind)]
@@ -127,7 +130,7 @@ class FlowStore:
                 hook.id,
                 found.version,
                 found.token,
-                encode(done.state) if done.state is not None else b"",
+                state,
                 raw,
                 FLOW_MS,
                 f"{name}:{hook.id}",
@@ -143,6 +146,7 @@ class FlowStore:
                 f"{event.time}-0",
                 len(shared),
                 len(announced),
+                DONE_MS if kept else DAY,
                 *shared,
                 *announced,
                 *carried,

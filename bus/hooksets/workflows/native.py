@@ -39,8 +39,11 @@ from bus.workflows.values import (
     Transition,
     Trigger,
     Workflow,
+    waits,
 )
 
+_QUICK_SECONDS: Final = 10.0
+"""How long a workflow may take that waits for nothing outside: it only reads and writes its state."""
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -91,7 +94,7 @@ def _hook(
         workflow=workflow,
         description=entry.description,
         priority=entry.priority,
-        timeout=entry.timeout,
+        timeout=entry.timeout if waits(workflow) else min(entry.timeout, _QUICK_SECONDS),
         on_failure=entry.on_failure or on_failure,
         observe=entry.observe,
         enabled=entry.enabled,

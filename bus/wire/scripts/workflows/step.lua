@@ -5,7 +5,7 @@
 -- ARGV  1 the workflow's id  2 the version that was read  3 token of the lease ('': none)  4 state ('': unchanged)
 --       5 record ('': none)  6 kept ms  7 member of `flows`  8 now ms  9 prefix of all keys  10 event id  11 entry of the log ('':
 --       none)  12 body  13 type  14 tool  15 session  16 parent  17 the event's entry  18 how many of these are variables
---       19 how many are announced fields  then the variables: name, value ('': it is removed); the announced events: each the
+--       19 how many are announced fields  20 ms that the record is kept  then the variables: name, value ('': it is removed); the announced events: each the
 --       number of its fields, then the fields; the deliveries (shared/deliver.lua)
 -- Returns {'ok'}; {'done', record} if this event was handled before; {'stale'} if the state has changed since it was read.
 local done = redis.call('HGET', KEYS[2], ARGV[1])
@@ -27,18 +27,18 @@ if ARGV[4] ~= '' then
 end
 if ARGV[5] ~= '' then
   redis.call('HSET', KEYS[2], ARGV[1], ARGV[5])
-  redis.call('PEXPIRE', KEYS[2], kept)
+  if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[20]) then redis.call('PEXPIRE', KEYS[2], ARGV[20]) end
 end
 if ARGV[11] ~= '' then
   redis.call('RPUSH', KEYS[5], ARGV[11])
   redis.call('LTRIM', KEYS[5], -256, -1)
   redis.call('PEXPIRE', KEYS[5], kept)
 end
-local first = 20 + ARGV[18]
-for i = 20, first - 1, 2 do
+local first = 21 + ARGV[18]
+for i = 21, first - 1, 2 do
   if ARGV[i + 1] == '' then redis.call('HDEL', KEYS[3], ARGV[i]) else redis.call('HSET', KEYS[3], ARGV[i], ARGV[i + 1]) end
 end
-if first > 20 then redis.call('PEXPIRE', KEYS[3], kept) end
+if first > 21 then redis.call('PEXPIRE', KEYS[3], kept) end
 local after = first + ARGV[19]
 local i = first
 while i < after do

@@ -1,0 +1,122 @@
+"""The conditions and texts of workflows: what they can say, and what no value can make of them."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from bus.errors import ConditionError, ConfigError, PatternError
+from bus.workflows.expressions import compile_expression, is_true
+from bus.workflows.python_expressions import NamedFields, compile_python
+from bus.workflows.templates import check_template, command_line, render, render_value
+
+pytestmark = pytest.mark.req("G-16")
+
+NAMES = {
+    "event": NamedFields({"data": {"reason": "clear", "n": 3}, "source": "claude"}, "x"),
+    "tool_name": "Bash",
+    "tool_args": {"command": "pytest -q"},
+    "variables": {"plan": None, "list": [1, 2]},
+    "len": len,
+    "true_one": lambda: True,
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("event.data.get('reason') == 'clear'", True),
+        ("event.data['n'] >= 3 and not variables.plan", True),
+        ("tool_name in ('Edit', 'Write') or tool_args.command.startswith('pytest')", True),
+        ("len(variables.list) == 2 and variables['list'][0] + 1 == 2", True),
+        ("true and not false and null is None", True),
+        ("1 < 2 < 3", True),
+        ("'x' if tool_name == 'Edit' else ''", False),
+        ("tool_name.lower() == 'bash' and true_one()", True),
+    ],
+)
+def test_python_expressions_read_what_gobby_reads(text: str, expected: bool) -> None:
+    assert compile_python(text)(NAMES) is expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os')",
+        "().__class__",
+        "event.__class__",
+        "tool_name.format(event)",
+        "[x for x in tool_args]",
+        "lambda: 1",
+        "2 ** 99",
+        "x = 1",
+        "event.data.get('a') && b",
+        "[" * 60 + "1" + "]" * 60,
+        "f'{tool_name}'",
+        "tool_name.__len__()",
+    ],
+)
+def test_python_expressions_run_no_code(text: str) -> None:
+    with pytest.raises((PatternError, ConditionError)):
+        compile_python(text)(NAMES)
+
+
+@pytest.mark.parametrize(
+    "text", ["missing", "event.nothing", "tool_name * 9", "'a' % 1", "variables.plan.x", "1 < 'a'"]
+)
+def test_what_cannot_be_evaluated_is_an_error_of_the_condition(text: str) -> None:
+    with pytest.raises(ConditionError):
+        compile_python(text)(NAMES)
+
+
+@pytest.mark.parametrize("language", ["cel", "python"])
+def test_conditions_of_plugins_are_asked_once_for_each_argument(language: Any) -> None:
+    asked: list[tuple[str, tuple[Any, ...]]] = []
+
+    async def ask(name: str, args: Sequence[Any]) -> bool:
+        asked.append((name, tuple(args)))
+        return name.endswith("lint") or args == ("a",)
+
+    either = "||" if language == "cel" else "or"
+    both = "&&" if language == "cel" else "and"
+    text = f'plugin:code-guardian:passes_lint {both} (plugin_x_is("b") {either} plugin_x_is("a"))'
+    names: dict[str, Any] = {"event": {}, "vars": {}}
+    assert asyncio.run(is_true(text, language, names, ask)) is True
+    assert asked == [("plugin_code_guardian_passes_lint", ()), ("plugin_x_is", ("b",)), ("plugin_x_is", ("a",))]
+    asked.clear()
+    assert asyncio.run(is_true(f"true {either} plugin_never_asked()", language, names, ask)) is True
+    assert asked == []
+
+
+def test_cel_of_workflows_has_their_names() -> None:
+    compile_expression('vars.x > 1 && workflow.step == "a" && shared.y && config.z == event.output', "cel")
+    with pytest.raises(PatternError, match="config, shared, vars, workflow"):
+        compile_expression("variables.x > 1", "cel")
+
+
+def test_texts_are_templates_in_a_sandbox() -> None:
+    names = {"variables": {"x": 7}, "session_id": "s", "items": ["a", "b"]}
+    assert render("{% for i in items %}{{ loop.index }}{{ i }} {% endfor %}{{ gone.at.all }}", names) == "1a 2b "
+    assert render("${x} ${session_id} ${secrets.KEY} ${PATH}", names) == "7 s ${secrets.KEY} ${PATH}"
+    assert render("{{ 'v1.2' | regex_search('v([0-9.]+)') }}", names) == "1.2"
+    assert (render_value("{{ variables.x }}", names), render_value("{{ 1 == 1 }}", names)) == (7, True)
+    with pytest.raises(ConfigError):
+        render("{{ ''.__class__.__mro__[1].__subclasses__() }}", names)
+    with pytest.raises(PatternError):
+        check_template("{% if x %}")
+
+
+@pytest.mark.parametrize("value", ["a b", "$(touch /tmp/x) `id` \"'", "'; exit 7; '", "-n", "a\nb", "*"])
+@pytest.mark.parametrize(
+    "line",
+    ["printf %s {{ v }}", 'printf %s "{{ v }}"', "printf %s '{{ v }}'", "printf %s \"[\"'{{ v }}'\"]\" | tr -d '[]'"],
+)
+def test_no_value_becomes_a_part_of_a_command_line(value: str, line: str) -> None:
+    text, variables = command_line(line, {"v": value})
+    env = {"PATH": "/usr/bin:/bin", **variables}
+    done = subprocess.run(["/bin/sh", "-c", text], env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, value)
