@@ -34,6 +34,8 @@ from bus.runners.rule import rule_outcome
 from bus.sdk.facade import DEFAULT_BUDGET, AgentFacade, SyncAgentFacade
 from bus.testing.plugins_here import PluginsHere
 from bus.verdicts import Policy, Verdict
+from bus.workflow_steps.memory import MemoryFlows
+from bus.workflow_steps.state import outcome_of
 
 
 class Handled(NamedTuple):
@@ -63,7 +65,7 @@ class MemoryBus(AgentFacade):
         self._plugins.note_hooks(list(self._hooks.hooks.values()))
         self._checker = checker()
         self._clients, self._models = ClientPool(), ModelRunner()
-        self._commands = CommandRunner()
+        self._commands, self._flows = CommandRunner(), MemoryFlows()
 
     async def close(self) -> None:
         """End the process that checks heavy rules, the connections of http hooks, and background processes of hooks."""
@@ -80,6 +82,9 @@ class MemoryBus(AgentFacade):
         """Announce an event; returns its id."""
         event = self._prepared(event)
         self._keep(event, None)
+        for hook in self._hooks.background(event, None):
+            if hook.workflow is not None:
+                await self._flow(hook, event)
         for hook in self._hooks.observers(event, None):
             await self._plugins.observe(hook, event, None)
         return event.id
@@ -131,10 +136,20 @@ class MemoryBus(AgentFacade):
             return await self._commands.run(hook, event, seconds)
         if hook.kind == "plugin":
             return await self._plugins.run(hook, event)
+        if hook.kind == "workflow":
+            return await self._flow(hook, event)
         client = self._clients.get(self._hooks.network, self._hooks.proxy)
         if hook.kind == "http":
             return await HttpRunner(client).run(hook, event, seconds)
         return await self._models.run(hook, event, seconds, self._hooks.model, client)
+
+    async def _flow(self, hook: Hook, event: Event) -> Outcome:
+        """What a workflow says; what it would start is named in the verdict's part, and not started."""
+        done = await self._flows.handle(hook, event)
+        if done is None:
+            return Outcome()
+        found = outcome_of(done.record)
+        return msgspec.structs.replace(found, output="; ".join((found.output, *self._flows.would)))
 
     def _prepared(self, event: Event) -> Event:
         return msgspec.structs.replace(event, id=event.id or event_id(), host=event.host or host_name())

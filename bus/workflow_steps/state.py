@@ -9,6 +9,7 @@ import msgspec
 
 from bus.errors import DecodeError
 from bus.events import Event
+from bus.outcomes import Outcome
 
 MOST_STATE: Final = 256 * 1024
 """The most bytes of a workflow's state; a value that would make it larger is not stored."""
@@ -97,6 +98,17 @@ class FlowRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         way = f"{self.before or 'start'} -> {self.after}" if self.moved or self.before != self.after else self.after
         done = ", ".join(self.actions)
         return f"workflow {self.workflow}: {'; '.join(part for part in (way, done) if part)}"
+
+
+def outcome_of(record: FlowRecord) -> Outcome:
+    """What a workflow says to an event."""
+    return Outcome(
+        decision=record.decision,
+        reason=record.reason,
+        contexts=record.contexts,
+        note="; ".join(record.notes),
+        output=record.summary,
+    )
 
 
 _STATE: Final = msgspec.msgpack.Decoder(FlowState)

@@ -15,7 +15,7 @@ from bus.outcomes import Outcome
 from bus.verdicts import Policy
 from bus.workflow_steps.effects import Effects
 from bus.workflow_steps.engine import advance
-from bus.workflow_steps.state import FlowRecord
+from bus.workflow_steps.state import FlowRecord, outcome_of
 from bus.workflows.values import waits
 from workers.delivery.deliveries import now_ms
 from workers.workflows.store import FlowStore
@@ -41,7 +41,9 @@ class WorkflowRunner:
             record = await self.handle(hook, event, seconds)
         except FleethookError as error:
             return Outcome(failure=f"workflow {hook.id!r} ({hook.origin}): {error}")
-        return Outcome() if record is None else outcome(record)  # a part of the verdict, which says that it was asked
+        return (
+            Outcome() if record is None else outcome_of(record)
+        )  # a part of the verdict, which says that it was asked
 
     async def handle(self, hook: Hook, event: Event, seconds: float) -> FlowRecord | None:
         """What a workflow did at an event; None if the session does not have it, or if it had nothing to do.
@@ -75,14 +77,3 @@ class WorkflowRunner:
             if time.monotonic() >= until:
                 break
         raise FleethookError("other events of the session changed its state all the time")
-
-
-def outcome(record: FlowRecord) -> Outcome:
-    """What a workflow says to an event."""
-    return Outcome(
-        decision=record.decision,
-        reason=record.reason,
-        contexts=record.contexts,
-        note="; ".join(record.notes),
-        output=record.summary,
-    )

@@ -101,3 +101,23 @@ def test_the_fixture_opens_and_closes_buses(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout
+
+
+@pytest.mark.req("G-16")
+async def test_workflows_pass_their_steps_and_name_what_they_would_start() -> None:
+    text = """
+workflows:
+  - name: plan-first
+    steps:
+      - name: plan
+        allowed_tools: [read]
+        transitions: [{to: work, on: user:prompt_submit}]
+      - name: work
+        on_enter: [{action: command, command: "echo {{ prompt }}"}]
+"""
+    async with MemoryBus(text=text) as bus:
+        ask = Event(type="tool:pre_execute", session="s", tool="bash", input={"command": "ls"})
+        assert (await bus.request(ask)).decision == "deny"
+        moved = await bus.request(Event(type="user:prompt_submit", session="s", data={"prompt": "go"}))
+        assert moved.parts[0].output.endswith("plan -> work; command; would run afterwards: echo go")
+        assert (await bus.request(ask)).decision == "abstain"
