@@ -657,7 +657,7 @@ static int add_folder(Buffer *into) {
 }
 
 static void begin_call(Call *call, Plan *plan, Bytes agent, Bytes event, double start) {
-    char chance[33];
+    char chance[33], user[24];
     double now = monotonic();
     *call = (Call){.plan = plan, .agent = agent, .event = event, .start = start, .publish = plan->publish};
     call->end = call->hard = start + plan->deadline;
@@ -667,9 +667,10 @@ static void begin_call(Call *call, Plan *plan, Bytes agent, Bytes event, double 
     if (plan->patience > 0) call->hard = most_of(call->end, start + plan->patience);
     random_hex(chance, 10);
     make_id(call->id, chance);
-    add_words(&call->fields, 10, text_of("source"), agent, text_of("event"), event, text_of("policy"), plan->policy,
-              text_of("host"), plan->host, text_of("by"), text_of(BY));
-    call->field_count = 10;
+    snprintf(user, sizeof user, "%u", (unsigned)getuid());
+    add_words(&call->fields, 12, text_of("source"), agent, text_of("event"), event, text_of("policy"), plan->policy,
+              text_of("host"), plan->host, text_of("by"), text_of(BY), text_of("user"), text_of(user));
+    call->field_count = 12;
     const char *variable = is(agent, "claude") ? "AI_AGENT" : is(agent, "qwen") ? "QWEN_CODE_STARTUP_VERSION" : "";
     Bytes of_agent = text_of(*variable ? from_environment(variable) : "");
     if (of_agent.len) {
