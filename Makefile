@@ -19,7 +19,7 @@ help:
 	@echo "make page-screens  the same for the pages, in a real Chromium"
 	@echo "make docs      write the references in docs/ anew, from the types in the code"
 	@echo "make chaos     the full sizes: kills, cuts, pauses, counted"
-	@echo "make fuzz      many more generated calls of a gateway, made from its description"
+	@echo "make fuzz      many more generated calls of a gateway, and mutated answer files and replies for the hook commands"
 	@echo "make bench-feed  1,000 clients of the live feed: CPU, memory, delays"
 	@echo "make soak      a gateway under mixed load for ten minutes: whether its memory is flat"
 	@echo "make bench     what it costs against bare libraries, ratios first"
@@ -114,9 +114,10 @@ chaos-approvals: $(VENV)/.dev
 chaos-workflows: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/chaos/test_workflows_killed.py -m 'chaos or slow' -n 0 --timeout 1800 -s
 
-# Fifty random calls of each path instead of four.
+# Fifty random calls of each path instead of four; 200 mutations of each kind for both hook commands instead of eight.
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/flow/gateway/test_openapi.py -m slow -n 0
+	$(BIN)/python -m pytest tests/live/bus/shim/test_native.py -m slow -n 2 --timeout 1800
 
 bench: $(VENV)/.dev
 	$(BIN)/fleethook bench

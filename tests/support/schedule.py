@@ -16,6 +16,7 @@ SECONDS: dict[str, int] = {
     "tests/flow/pages/test_record_views.py": 55,
     "tests/flow/gateway/test_hooks.py": 47,
     "tests/flow/cli/test_up.py": 40,
+    "tests/live/bus/shim/test_native.py": 31,
     "tests/flow/gateway/test_openapi.py": 36,
     "tests/flow/gateway/test_gobby.py": 33,
     "tests/flow/pages/test_in_browser.py": 30,

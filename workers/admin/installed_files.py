@@ -39,6 +39,7 @@ def installed_files(places: Directories, starter: str) -> list[InstalledFile]:
         InstalledFile(places.credentials, "passwords of that server"),
         InstalledFile(places.data / "secret.key", "the key of sealed secrets"),
         InstalledFile(places.data / "agents", "what agents' hook commands know: server, password, fallbacks"),
+        InstalledFile(places.data / "native", "the native hook command that `install` built"),
         InstalledFile(places.last_good, "last good copies of hook files"),
         InstalledFile(places.state / "spool", "events that wait for the server"),
         InstalledFile(places.trust_file, "the list of trusted projects"),

@@ -37,7 +37,7 @@ SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g")
 FAULT = 99
 """The exit code of a program that a sanitizer has ended."""
 
-CASES = [pytest.param(range(8), id="some"), pytest.param(range(400), id="many", marks=pytest.mark.slow)]
+CASES = [pytest.param(range(8), id="some"), pytest.param(range(200), id="many", marks=pytest.mark.slow)]
 
 ANSWER = HookAnswer(3, b"the answer's stdout", b"and its stderr\n")
 FALLBACK = HookAnswer(2, b"fallback out", b"fallback err\n")
