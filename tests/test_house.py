@@ -34,7 +34,7 @@ ORDER = {
         testing > chain workflow_steps > client runners plugins probe stop_check > transport hooksets forge requests
         > memory hookfiles installs sdk judge > agents host_requests > wire > config > http tally > tracing > hooks secrets
         > workflows > matching pacing shim > system > errors outcomes > tool_arguments tools verdicts
-        > events event_folder tool_inference tool_patches > ids launcher shell tool_names tool_programs tool_words
+        > events event_folder tool_inference > ids launcher shell tool_names tool_patches tool_programs tool_words
         > lazy
     """,
 }
