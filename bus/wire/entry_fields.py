@@ -29,6 +29,7 @@ ASKED: Final[dict[str, str]] = {
     "budget": "Milliseconds until the answer is needed, counted from when the entry is added. Required.",
     "patience": "Milliseconds that the sender waits in all where a slow hook declares more than the budget.",
     "flag": "Of a sender that keeps stops for an outage: `kept` if it keeps one now, else `none`.",
+    "user": "The account that the sender runs as, for limits per user.",
 }
 """The further fields of a request."""
 
