@@ -21,10 +21,14 @@ _SOURCE = click.option(
 @common_options
 @pass_fleet
 def start(fleet: Context, name: str, session: str, source: str, step: str) -> None:
-    """Give a session a workflow, or put it into another step; the step's `on_enter` runs at the session's next event."""
+    """Give a session a workflow, or put it into another step; the step's `on_enter` runs at the session's next event.
+
+    If an agent runs this, a person has to confirm it on a terminal.
+    """
     from bus.events import source_name
     from workers.workflows.records import start_workflow, state_record
 
+    fleet.require_person("workflows start", published=True)
     hook = find_workflow(fleet, name)
     agent = source_name(source)
     state = fleet.run(lambda connections: start_workflow(connections, fleet.keys(), hook, agent, session, step))
