@@ -4,6 +4,7 @@ own words. `fleethook install claude` writes it into Claude Code's settings."""
 from __future__ import annotations
 
 import json
+import uuid
 
 import pytest
 
@@ -49,6 +50,7 @@ def test_a_hook_call_of_claude_code(fleet: Fleet) -> None:
 @pytest.mark.req("B-08")
 def test_where_claude_code_would_not_listen_the_shim_does_not_wait(fleet: Fleet) -> None:
     agent = fleet.agent()
-    assert agent.hook("Notification", {"session_id": "notified", "message": "done"}) == HookAnswer(0, b"", b"")
-    (seen,) = fleet.events(session="notified")
+    session = f"notified-{uuid.uuid4().hex}"
+    assert agent.hook("Notification", {"session_id": session, "message": "done"}) == HookAnswer(0, b"", b"")
+    (seen,) = fleet.events(session=session)
     assert (seen.event.type, seen.event.source, seen.verdict) == ("notification", "claude", None)

@@ -195,9 +195,12 @@ def test_templates_are_installable_by_name(tmp_path: Path) -> None:
         "audit-log": "hooks",
         "code-guardian": "plugins",
         "desktop-notification": "hooks",
+        "egress-after-secret": "hooks",
         "git-auto-commit": "hooks",
         "memory": "import",
         "slack": "endpoints",
+        "stop-loop": "hooks",
+        "tests-before-done": "hooks",
     }
     assert fleethook("hooks", "templates", "show", "audit-log").out.strip() == template("audit-log").text.strip()
     assert fleethook("hooks", "templates", "install", "slack", "--yes").code == 2, "it needs a URL"

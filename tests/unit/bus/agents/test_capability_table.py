@@ -73,4 +73,4 @@ def test_the_command_shows_them() -> None:
     assert fleethook("hooks", "agents", "--markdown").out == page() + "\n"
     unknown = fleethook("hooks", "agents", "nobody")
     assert unknown.code == 2
-    assert "no agent 'nobody'; there are claude, codex" in unknown.err
+    assert "no agent is called 'nobody'" in unknown.err
