@@ -47,7 +47,7 @@ _NATIVE_NAMES: Final = ("hook_event_name", "hookEventName", "hookName", "agent_a
 class Judge(Protocol):
     """A function that returns the blocking hooks that fit an event, and their verdict.
 
-    `known` has the events before it; without it, the event is the first one of which anything is known.
+    `known` has the events before it; without it, the event is the first one that is known.
     """
 
     def __call__(

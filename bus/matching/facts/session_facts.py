@@ -110,7 +110,7 @@ def _unknown(text: str, what: str, name: str) -> PatternError:
 
 
 def no_fields() -> dict[str, Any]:
-    """The fields of a session of which nothing is known."""
+    """The fields of a session that Fleethook knows nothing about."""
     return {"read_secret": False, "repeats": 0, "tokens": 0}
 
 

@@ -100,7 +100,7 @@ def test_connections_over_the_cap_are_refused_in_words(gateway: Gateway) -> None
 
 
 def test_an_agents_hook_on_a_connection_too_many_gets_the_decision_of_its_failure_policy(gateway: Gateway) -> None:
-    """A 503 means "go on" to the agent, and whoever takes all places would switch the guards off."""
+    """A 503 means "go on" to the agent, so a caller that takes all places would switch the guards off."""
     with contextlib.ExitStack() as stack:
         for number in range(MOST):
             stack.enter_context(connect(gateway, f"127.0.3.{number % 4 + 1}"))
