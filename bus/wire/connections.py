@@ -90,6 +90,8 @@ class Connection:
         raise, which closes the connection without waiting for the others. Raises Unreachable if the connection fails. The
         server may have run the commands even then, so check before you repeat them.
         """
+        if not commands:  # the server sends no reply that could be waited for
+            return []
         try:
             if self._wire is None or self._wire.lost:
                 longest = min(self._connect + LOGIN_SECONDS, seconds or COMMAND_SECONDS)

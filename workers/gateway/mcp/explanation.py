@@ -64,7 +64,7 @@ def _verdict_sentences(verdict: Verdict) -> Iterator[str]:
         observed = f" (it only observes, and would have decided {part.observed})" if part.observed else ""
         yield f"The hook {part.hook} ({part.place}, {part.origin or 'unknown file'}) decided {part.decision}{observed}{why}"
         if part.limit is not None and part.limit.count is not None:
-            yield f"Its limit is {part.limit.limit}, of which {part.limit.count:g} were used."
+            yield f"Its limit is {part.limit.limit}; {part.limit.count:g} were used."
         if part.facts:
             yield f"Its condition read {'; '.join(part.facts)}."
     if silent:

@@ -181,3 +181,10 @@ async def test_a_server_that_accepts_connections_and_says_nothing_costs_the_time
             end.close()
         silent.close()
         await silent.wait_closed()
+
+
+async def test_an_exchange_of_no_commands_waits_for_nothing(connections: Connections) -> None:
+    """`limits list` without a counter waited until the time of a command was over."""
+    with connections.lease() as connection:
+        assert await asyncio.wait_for(connection.exchange([]), 2.0) == []
+        assert await connection.exchange([("PING",)]) == [b"PONG"]
