@@ -123,6 +123,7 @@ class Fleet:
             "FLEETHOOK_NAMESPACE": NAMESPACE,
             "FLEETHOOK_BUDGET": f"{BUDGET}s",
             "FLEETHOOK_REDIS_URL": self.url("worker"),
+            "PYTHONFAULTHANDLER": "1",  # what a worker that aborts was doing stands in its log
         }
 
     @property
@@ -251,8 +252,10 @@ class Fleet:
             one.process.terminate()
         for one in running:
             one.process.wait(PATIENCE)
-        codes = {one.kind: one.process.returncode for one in running}
-        assert not any(codes.values()), codes
+        failed = [(one.kind, one.process.returncode, one.log.read_text(encoding="utf-8")[-20_000:]) for one in running]
+        assert not any(code for _, code, _ in failed), "\n".join(
+            f"{kind} ended with {code}: {text}" for kind, code, text in failed if code
+        )
         told = [one.log.read_text(encoding="utf-8") for one in self.workers]
         assert not any("Traceback" in text for text in told), "\n".join(told)
 

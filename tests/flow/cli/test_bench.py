@@ -56,6 +56,8 @@ COMPARED = {
 }
 """What has a bar, and on which side of it the figure has to lie."""
 
+DIFFERENCES = {"command hook minus rule hook", "added by a limit that fits", "added by a condition that reads facts"}
+"""What is one median minus another: with a single round on a busy machine it may be less than nothing."""
 
 TOGETHER = (
     ("deliveries", "publish", "gateway", "approvals", "stop", "limits"),
@@ -120,8 +122,8 @@ def test_every_comparison_runs_and_says_its_ratio(tmp_path: Path) -> None:
     assert idle["ours"] < 100, "milliseconds of CPU a second: a tenth of one core for everything, while nothing happens"
     for one in figures:
         assert one["rounds"] == 1
-        # An idle fleet may need less than a tick; of two requests the one with a process may be the faster, once.
-        assert one["ours"] > 0 or one in (idle, by_name["command hook minus rule hook"])
+        # An idle fleet may need less than a tick, and one round's difference of two requests may be negative.
+        assert one["ours"] > 0 or one is idle or one["name"] in DIFFERENCES
         assert one["theirs"] > 0
         assert one["ratio"] == pytest.approx(one["ours"] / one["theirs"])
         met = one["ratio"] <= (one["bar"] or 0) if one["sense"] == "at most" else one["ratio"] >= one["bar"]
