@@ -130,7 +130,8 @@ class PluginProcess:
         if not self.ended.is_set():
             while self.waiting:
                 await asyncio.wait(list(self.waiting.values()))
-            self._send(framed(Finish()))
+            if not self._closing:
+                self._send(framed(Finish()))
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.ended.wait(), UNLOAD_SECONDS)
             self.kill("did not unload in time")
@@ -155,7 +156,7 @@ class PluginProcess:
         if future is None or future.done():
             return
         future.set_result(Answer(number, failure=f"did not answer within {seconds:.3g} s"))
-        if self.ended.is_set():
+        if self._closing:
             return
         at = time.monotonic()
         self._send(framed(Cancel(number)))
@@ -268,7 +269,7 @@ class PluginProcess:
             loop.call_later(_OUTPUT_SECONDS if len(data) >= _OUTPUT_BYTES else 0.01, self._read_again)
 
     def _read_again(self) -> None:
-        if not self.ended.is_set():
+        if not self._closing:
             asyncio.get_running_loop().add_reader(self._err_fd, self._read_output)
 
     def _pass_on(self, data: bytes) -> None:
@@ -293,8 +294,6 @@ class PluginProcess:
             self._closing = True
             for fd in (self._out_fd, self._err_fd):
                 loop.remove_reader(fd)
-            if self._out:
-                loop.remove_writer(self._in_fd)
             if not why and popen.poll() is None:  # it ends, or it has only closed its output
                 self._when_ended(popen, time.monotonic() + _ENDING_SECONDS, lambda: self._finish(popen, ""))
                 return
@@ -310,6 +309,8 @@ class PluginProcess:
             why = why or _ending(status if status is not None else -signal.SIGKILL)
             with contextlib.suppress(OSError):
                 self._pass_on(os.read(self._err_fd, _OUTPUT_BYTES))
+            # libuv aborts the whole process if it is to watch a descriptor that was closed.
+            asyncio.get_running_loop().remove_writer(self._in_fd)
             for pipe in (popen.stdin, popen.stdout, popen.stderr):
                 if pipe is not None:
                     pipe.close()
