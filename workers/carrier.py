@@ -127,7 +127,7 @@ class Carrier:
                     await drain(self._consumer, (self._busy.tasks,), self._drain)
                 finally:  # before the connections close: a cancelled attempt has no outcome
                     await cancel_tasks([*self._busy.tasks, *self._takeovers.tasks])
-                    await self._plugins.close()
+                    await asyncio.gather(self._plugins.close(), flows.close())
         finally:
             await cancel_tasks([writing])
             await self._settlements.write_last()

@@ -101,8 +101,8 @@ class Evaluator:
         """The tasks that wait for heavy checks; they take no slot."""
         self._clients, self._late_contexts = ClientPool(), LateContexts(connections, keys)
         self._plugins = PluginsWhenEnabled(connections, keys, watcher, self.name, reads_published=True)
-        flows = Workflows(connections, keys, watcher, self.name, self._clients, self._plugins)
-        self._runners = Runners(watcher, self._clients, self._late_contexts.keep, self._plugins.run, flows.run)
+        self._flows = Workflows(connections, keys, watcher, self.name, self._clients, self._plugins)
+        self._runners = Runners(watcher, self._clients, self._late_contexts.keep, self._plugins.run, self._flows.run)
         self._checks, self._clock = RuleChecks(), ServerClock(connections)
         self._placement, self._recorder = Placement(connections, keys), HostRecorder(connections, keys, watcher)
         self._notices, self._outbox = FileNotices(connections, keys), Outbox(connections, self._consumer)
@@ -127,7 +127,7 @@ class Evaluator:
                 await self._finish()
             finally:
                 await cancel_tasks({watching} | self._slots.tasks | self._checking.tasks)
-                await asyncio.gather(self._runners.end_background(), self._plugins.close())
+                await asyncio.gather(self._runners.end_background(), self._plugins.close(), self._flows.close())
                 await self._reading.close()
 
     async def prepare(self) -> None:

@@ -82,9 +82,9 @@ class HostWorker:
         self._clients = ClientPool()
         self._notices, self._recall = FileNotices(connections, keys), Recall(connections, keys)
         self._plugins = PluginsWhenEnabled(connections, keys, watcher, self.name)
-        workflows = Workflows(connections, keys, watcher, self.name, self._clients, self._plugins)
+        self._flows = Workflows(connections, keys, watcher, self.name, self._clients, self._plugins)
         keep = LateContexts(connections, keys).keep
-        self._runners = Runners(watcher, self._clients, keep, self._plugins.run, workflows.run)
+        self._runners = Runners(watcher, self._clients, keep, self._plugins.run, self._flows.run)
         self._checks = RuleChecks()
         self._recorder = HostRecorder(connections, keys, watcher)
         self._clock = ServerClock(connections)
@@ -109,7 +109,7 @@ class HostWorker:
             finally:
                 await cancel_tasks(self._slots.tasks)
                 await self._runners.end_background()
-                await self._plugins.close()
+                await asyncio.gather(self._plugins.close(), self._flows.close())
                 await self._reading.close()
 
     async def _turn(self) -> bool:

@@ -184,6 +184,38 @@ class PluginCallAction(
     save: Annotated[Text, Meta(description="The variable that gets the result.", examples=["lint"])] = ""
 
 
+class ToolCallAction(
+    _Action, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="action", tag="mcp_tool"
+):
+    """Calls a tool of an MCP server that a plugin brings and that you accepted. The event waits for it."""
+
+    server: Annotated[
+        Text,
+        Meta(
+            min_length=1,
+            description="The server's name; `PLUGIN/SERVER` where several plugins have one of this name.",
+            examples=["memory"],
+        ),
+    ]
+    tool: Annotated[Text, Meta(min_length=1, description="The tool's own name.", examples=["recall"])]
+    values: Annotated[
+        dict[str, Any],
+        Meta(description="The arguments, with templates.", examples=[{"about": "{{ prompt }}"}]),
+    ] = msgspec.field(default_factory=dict, name="with")
+    timeout: Annotated[
+        Seconds, Meta(description="Seconds that it may take, with the start of its server.", examples=[5])
+    ] = 30.0
+    can_block: Annotated[
+        bool,
+        Meta(
+            description='A result `{"decision": "deny", "reason": …}` denies the event, and no step is left; '
+            "a failure follows `on_failure`.",
+            examples=[True],
+        ),
+    ] = False
+    save: Annotated[Text, Meta(description="The variable that gets the result.", examples=["known"])] = ""
+
+
 class EndAction(_Action, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="action", tag="end"):
     """Ends the workflow for this session."""
 
@@ -199,6 +231,7 @@ ActionEntry = (
     | WebhookAction
     | CommandAction
     | PluginCallAction
+    | ToolCallAction
     | EndAction
 )
 
@@ -213,6 +246,7 @@ ACTION_KINDS: tuple[type[_Action], ...] = (
     WebhookAction,
     CommandAction,
     PluginCallAction,
+    ToolCallAction,
     EndAction,
 )
 """The actions in the order of the reference."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 from bus.errors import FleethookError
 from bus.events import EventType
 from bus.workflow_steps import gobby_actions
-from bus.workflow_steps.outside import run_command, run_plugin, run_webhook
+from bus.workflow_steps.outside import run_command, run_plugin, run_tool, run_webhook
 from bus.workflow_steps.state import Announcement, Carried
 from bus.workflow_steps.tool_calls import objection
 from bus.workflow_steps.work import Work
@@ -162,5 +162,6 @@ ACTIONS: Final[Mapping[str, Do]] = {
     "webhook": run_webhook,
     "command": run_command,
     "plugin": run_plugin,
+    "mcp_tool": run_tool,
     **gobby_actions.ACTIONS,
 }

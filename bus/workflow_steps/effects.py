@@ -28,6 +28,17 @@ class CommandAnswer(NamedTuple):
     """Why it did not run to its end; empty if it did."""
 
 
+class ToolAnswer(NamedTuple):
+    """What a tool of an MCP server gave."""
+
+    value: Any = None
+    """Its structured result, else its text; a text that is JSON is read."""
+    is_error: bool = False
+    """Whether the tool says that it failed; then `value` says why."""
+    error: str = ""
+    """Why it could not be called; empty if it was."""
+
+
 class Effects(Protocol):
     """Does what a workflow waits for. What fails raises FleethookError, and the workflow goes on without it."""
 
@@ -51,8 +62,8 @@ class Effects(Protocol):
         """A model's answer."""
         ...
 
-    async def tool(self, server: str, tool: str, arguments: dict[str, Any]) -> Any:
-        """The result of a tool of an MCP server."""
+    async def tool(self, server: str, tool: str, arguments: dict[str, Any], seconds: float) -> ToolAnswer:
+        """What a tool of an MCP server gives within so many seconds."""
         ...
 
     def read_file(self, pattern: str) -> tuple[str, str] | None:

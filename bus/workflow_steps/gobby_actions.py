@@ -8,19 +8,6 @@ from typing import Any, Final
 from bus.workflow_steps.work import Work
 from bus.workflows.values import Action
 
-NOTHING_HERE: Final = frozenset(
-    {
-        "load_workflow_state",
-        "save_workflow_state",
-        "generate_handoff",
-        "generate_summary",
-        "persist_tasks",
-        "start_new_session",
-        "switch_model",
-    }
-)
-"""Actions of parts of Gobby that Fleethook does not have; the state is always kept."""
-
 _MOST_READ: Final = 32_000
 
 
@@ -109,16 +96,6 @@ async def _call_model(work: Work, action: Action) -> None:
     work.done.append("model")
 
 
-async def _call_tool(work: Work, action: Action) -> Mapping[str, Any]:
-    server, tool = work.text(action.values.get("server_name", "")), work.text(action.values.get("tool_name", ""))
-    result = await work.effects.tool(server, tool, work.rendered(action.values.get("arguments") or {}))
-    name = action.values.get("as") or action.values.get("output_as")
-    if name:
-        work.set(str(name), result)
-    work.done.append(f"tool {server}:{tool}")
-    return {"result": result}
-
-
 async def _session_status(work: Work, action: Action) -> None:
     work.state.session_status, work.changed = work.text(action.values.get("status", "")), True
     work.done.append("status")
@@ -134,8 +111,15 @@ async def _loop_complete(work: Work, action: Action) -> None:  # noqa: ARG001 - 
     work.done.append("set stop_reason")
 
 
-async def _nothing(work: Work, action: Action) -> None:
-    """An action of a part of Gobby that is not here; reading the file has said so."""
+async def _handoff(work: Work, action: Action) -> Mapping[str, Any]:
+    """Keep a text about the work so far for a later `inject_context`: the template's, else the workflow's state in words."""
+    name = "summary" if action.kind == "generate_summary" else "handoff"
+    template = action.values.get("template")
+    parts = [_source(work, "workflow_state"), _source(work, "artifacts")]
+    text = work.text(template) if template else "\n".join(filter(None, parts))
+    work.set(name, text[:_MOST_READ], shared=True)
+    work.done.append(name)
+    return {name: text}
 
 
 ACTIONS: Final[Mapping[str, Callable[[Work, Action], Awaitable[Mapping[str, Any] | None]]]] = {
@@ -145,9 +129,9 @@ ACTIONS: Final[Mapping[str, Callable[[Work, Action], Awaitable[Mapping[str, Any]
     "write_todos": _write_todos,
     "mark_todo_complete": _mark_todo,
     "call_llm": _call_model,
-    "call_mcp_tool": _call_tool,
     "mark_session_status": _session_status,
     "switch_mode": _switch_mode,
     "mark_loop_complete": _loop_complete,
-    **dict.fromkeys(NOTHING_HERE, _nothing),
+    "generate_handoff": _handoff,
+    "generate_summary": _handoff,
 }

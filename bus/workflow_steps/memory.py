@@ -11,7 +11,7 @@ from bus.events import Event
 from bus.hookfiles import find_hooks
 from bus.hooks import Hook
 from bus.secrets.redaction import redact_text, redact_url
-from bus.workflow_steps.effects import CommandAnswer, Effects, WebhookAnswer
+from bus.workflow_steps.effects import CommandAnswer, Effects, ToolAnswer, WebhookAnswer
 from bus.workflow_steps.engine import Advance, advance
 from bus.workflow_steps.requests import webhook_request
 from bus.workflow_steps.state import FlowState, session_key
@@ -87,9 +87,10 @@ class NamedEffects:
         self.would.append("would ask the model")
         return ""
 
-    async def tool(self, server: str, tool: str, arguments: dict[str, Any]) -> Any:  # noqa: ARG002 - as above
+    async def tool(self, server: str, tool: str, arguments: dict[str, Any], seconds: float) -> ToolAnswer:  # noqa: ARG002 - as above
         """No result."""
         self.would.append(f"would call the tool {server}:{tool}")
+        return ToolAnswer(error="it was not called")
 
     def read_file(self, pattern: str) -> tuple[str, str] | None:
         """No file."""

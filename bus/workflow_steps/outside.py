@@ -1,4 +1,4 @@
-"""Actions that a workflow waits for: webhooks and commands whose answer counts, and actions of plugins."""
+"""Actions that a workflow waits for: webhooks and commands whose answer counts, plugins' actions, MCP servers' tools."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Any
 
 import msgspec
 
+from bus.errors import FleethookError
 from bus.workflow_steps.requests import webhook_request
 from bus.workflow_steps.work import Work
 from bus.workflows.values import Action
 
 _REFUSALS = frozenset({"deny", "block"})
 _MOST_STORED = 64 * 1024
+_TOOL_SECONDS = 30.0
+_MOST_SHOWN = 500
 
 
 async def run_webhook(work: Work, action: Action) -> Mapping[str, Any]:
@@ -98,6 +101,30 @@ async def run_plugin(work: Work, action: Action) -> Mapping[str, Any] | None:
     return result
 
 
+async def run_tool(work: Work, action: Action) -> Mapping[str, Any]:
+    """Call a tool of an MCP server. `save` keeps its result; with `can_block` the result may deny, and a failure counts."""
+    values = action.values
+    server, tool = work.text(values.get("server", "")).strip(), work.text(values.get("tool", "")).strip()
+    arguments = work.rendered(values.get("with") or {})
+    if not isinstance(arguments, dict):
+        raise FleethookError(f"the arguments of the tool {server}:{tool} are no mapping")
+    answer = await work.effects.tool(server, tool, arguments, float(values.get("timeout") or _TOOL_SECONDS))
+    failure = answer.error or (f"it failed: {_shown(answer.value)}" if answer.is_error else "")
+    work.done.append(f"tool {server}:{tool}{' failed' if failure else ''}")
+    if failure and values.get("can_block"):
+        _failed(work, action, failure)
+    elif failure:
+        work.note(f"workflow {work.workflow.name!r}: the tool {server}:{tool} ({action.id}): {failure}")
+    if failure:
+        return {"result": None, "error": failure}
+    save = values.get("save")
+    if isinstance(save, str) and save:
+        work.set(save, _bounded(answer.value))
+    if values.get("can_block") and isinstance(answer.value, dict):
+        _judge(work, answer.value, f"the tool {server}:{tool} refused")
+    return {"result": answer.value}
+
+
 def take_result(work: Work, result: Mapping[str, Any], refusal: str) -> None:
     """Read what an action returned: a decision, texts for the model and for the person."""
     for key in ("inject_context", "inject_message", "context"):
@@ -135,6 +162,12 @@ def _failed(work: Work, action: Action, why: str) -> None:
         work.ask(f"{text}; its failure policy is ask")
     else:
         work.note(f"{text}; its failure policy is allow")
+
+
+def _shown(value: Any) -> str:
+    """A result for people."""
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return text.strip()[:_MOST_SHOWN] or "without a reason"
 
 
 def _json(text: str) -> Any:

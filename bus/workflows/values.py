@@ -192,7 +192,7 @@ def waits(workflow: Workflow) -> bool:
     if known is not None and known[0] is workflow:
         return known[1]
     found = _PLUGIN_CONDITION.search(repr(workflow)) is not None or any(
-        action.kind in {"plugin", "call_llm", "call_mcp_tool"}
+        action.kind in {"plugin", "call_llm", "mcp_tool"}
         or (action.kind in {"webhook", "command"} and not is_carried(action))
         for action in workflow.actions()
     )

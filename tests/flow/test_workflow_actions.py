@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from bus.events import Event
+from bus.hooksets.plugins.folder_digest import folder_digest
 from bus.verdicts import Verdict
 from tests.support.beside import beside
 from tests.support.fleet import HOST, Fleet, fleet
+from tests.support.plugin_server import server_plugin
 from tests.support.plugins import enabled, plugin
 from tests.support.receivers import Answer, Receiver, receiving
 from tests.support.waiting import wait_until
@@ -43,6 +45,12 @@ variables: {tries: 0}
 steps:
   - name: draft
     transitions:
+      - to: draft
+        when: "prompt == 'call'"
+        on_transition:
+          - {action: call_mcp_tool, server_name: s, tool_name: say, arguments: {text: "{{ prompt }}ed"}, as: said}
+          - {action: call_mcp_tool, server_name: unknown, tool_name: say}
+          - {action: inject_message, content: "{{ said }}"}
       - to: lint
         when: "event.event_type == 'before_agent' and prompt == 'lint'"
         on_transition: [{action: "plugin:tested:lint", files: ["{{ prompt }}.py"]}]
@@ -62,7 +70,9 @@ steps:
 
 NATIVE = """
 network: {{allow: ["127.0.0.1:{port}"]}}
-import: ["{gobby}"]
+import:
+  - "{gobby}"
+  - {{path: "{kit}", dialect: claude, servers: "{digest}"}}
 workflows:
   - name: gates
     sources: [codex, generic]
@@ -82,6 +92,28 @@ workflows:
               - {{action: command, command: "test -n '{{{{ vars.made }}}}'", can_block: true}}
       - name: open
         on_enter: [{{action: context, text: "open: {{{{ vars.status }}}}, {{{{ vars.made }}}}"}}]
+  - name: tools
+    sources: [cursor]
+    on_failure: deny
+    steps:
+      - name: first
+        transitions:
+          - to: second
+            on: user:prompt_submit
+            actions:
+              - action: mcp_tool
+                server: s
+                tool: odd
+                can_block: true
+                save: judged
+                with:
+                  result:
+                    structuredContent: {{decision: "{{{{ event.data.decision }}}}", reason: not yet, ok: "{{{{ prompt }}}}"}}
+              - {{action: mcp_tool, server: kit/s, tool: pid, save: pid, when: event.data.prompt != "die"}}
+              - {{action: mcp_tool, server: s, tool: die, when: event.data.prompt == "die"}}
+      - name: second
+        on_enter: [{{action: context, text: "{{{{ vars.judged.ok }}}} from {{{{ vars.pid }}}}"}}]
+        transitions: [{{to: first, on: session:start}}]
 """
 
 
@@ -99,7 +131,9 @@ def world(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Itera
         config.mkdir(parents=True, exist_ok=True)
         gobby = config / "gobby-flow.yaml"
         gobby.write_text(GOBBY)
-        enabled(config, {"tested": plugin(LINTER)}, NATIVE.format(port=receiver.port, gobby=gobby))
+        kit = server_plugin(folder / "kit", {"s": {"env": {"STARTS": str(folder / "starts")}}})
+        text = NATIVE.format(port=receiver.port, gobby=gobby, kit=kit, digest=folder_digest(str(kit)))
+        enabled(config, {"tested": plugin(LINTER)}, text)
         made.start("evaluator", "dispatcher", "carrier", "host")
         yield made
 
@@ -158,6 +192,38 @@ def test_an_event_waits_for_answers_that_count(world: Fleet, receiver: Receiver)
     asked = [got for got in receiver.got if got.path == "/gate"]
     assert len({got.id for got in asked}) == len(asked) == 2
     assert asked[-1].json["event_id"] == opened.event
+
+
+@pytest.mark.req("I-10")
+def test_tools_of_accepted_mcp_servers_are_called_and_can_refuse(world: Fleet) -> None:
+    def turn(text: str, decision: str = "allow") -> Verdict:
+        return ask(world, "tools", "user:prompt_submit", "cursor", data={"prompt": text, "decision": decision})
+
+    denied = turn("go", "deny")
+    assert (denied.decision, denied.reason) == ("deny", "not yet"), denied
+    went = turn("go")
+    pids = (world.folder / "starts").read_text().split()
+    assert went.contexts == (f"go from {pids[-1]}",), went
+    assert ask(world, "tools", "session:start", "cursor").decision == "abstain"
+    died = turn("die")
+    assert any("the tool s:die" in note and "exit" in note for note in died.notes), died.notes
+    assert died.contexts, "a tool whose failure does not count lets the step go on"
+    assert ask(world, "tools", "session:start", "cursor").decision == "abstain"
+    again = turn("go")
+    assert again.contexts == (f"go from {(world.folder / 'starts').read_text().split()[-1]}",), again
+    called = prompt(world, "gobby tools", "call")
+    assert called.contexts[0].startswith("called"), called
+    assert any("no plugin that was added here has an MCP server 'unknown'" in note for note in called.notes), called
+
+
+@pytest.mark.req("I-10", "X-10")
+def test_a_server_that_changed_since_it_was_accepted_is_not_started(world: Fleet) -> None:
+    with (world.folder / "kit" / "server.py").open("a") as file:
+        file.write("# evil\n")
+    denied = ask(world, "changed", "user:prompt_submit", "cursor", data={"prompt": "go", "decision": "allow"})
+    assert denied.decision == "deny"
+    assert "changed since you accepted it" in denied.reason
+    assert "its failure policy is deny" in denied.reason
 
 
 def test_an_announced_event_moves_it_and_its_context_comes_later(world: Fleet) -> None:

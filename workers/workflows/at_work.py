@@ -15,6 +15,7 @@ from workers.plugins.when_enabled import PluginsWhenEnabled
 
 if TYPE_CHECKING:  # 30 ms; only a fleet with workflows needs it
     from bus.workflow_steps.effects import Effects
+    from workers.plugins.mcp.servers import PluginServers
     from workers.workflows.runner import WorkflowRunner
 
 
@@ -33,6 +34,7 @@ class Workflows:
         self._connections, self._keys, self._watcher, self._worker = connections, keys, watcher, worker
         self._clients, self._plugins = clients, plugins
         self._runner: WorkflowRunner | None = None
+        self._servers: PluginServers | None = None
 
     async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:
         """The outcome of a workflow at an event."""
@@ -53,4 +55,17 @@ class Workflows:
         hook_set = self._watcher.for_event(event)
         client = self._clients.get(hook_set.network, hook_set.proxy)
         plugins = self._plugins.host() if hook_set.has_plugins else None
-        return LiveEffects(hook, event, seconds, Surroundings(hook_set, client, plugins, self._watcher.host))
+        around = Surroundings(hook_set, client, plugins, self._watcher.host, self._mcp_servers)
+        return LiveEffects(hook, event, seconds, around)
+
+    def _mcp_servers(self) -> PluginServers:
+        if self._servers is None:
+            from workers.plugins.mcp.servers import PluginServers, offers_here
+
+            self._servers = PluginServers(offers_here(self._watcher, reads_again=False))
+        return self._servers
+
+    async def close(self) -> None:
+        """Stop the MCP servers that its workflows started."""
+        if self._servers is not None:
+            await self._servers.close()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -21,15 +23,16 @@ from bus.ids import delivery_id, webhook_id
 from bus.judge.chat import Accepting, Chat
 from bus.runners.command import GRACE, run_command
 from bus.runners.model import NO_MODEL
-from bus.secrets.redaction import redact_text
+from bus.secrets.redaction import redact, redact_text
 from bus.tracing.context import trace_of
-from bus.workflow_steps.effects import CommandAnswer, WebhookAnswer
+from bus.workflow_steps.effects import CommandAnswer, ToolAnswer, WebhookAnswer
 from bus.workflow_steps.requests import command_hook
 from bus.workflows.expressions import function_name
 from bus.workflows.values import Action
 
 if TYPE_CHECKING:  # a fleet without plugins does not import it
     from workers.plugins.host import PluginHost
+    from workers.plugins.mcp.servers import PluginServers
 
 _MOST_FILES: Final = 10_000
 _MOST_TEXT: Final = 256 * 1024
@@ -46,6 +49,8 @@ class Surroundings(NamedTuple):
     """The worker's plugins; None where no hook file enables one."""
     host: str
     """This machine's name."""
+    servers: Callable[[], PluginServers]
+    """Makes the worker's MCP servers of plugins, or gives them; none is started by this."""
 
 
 class LiveEffects:
@@ -124,9 +129,14 @@ class LiveEffects:
         reply = await chat.send([{"role": "user", "content": redact_text(prompt)}])
         return reply.text
 
-    async def tool(self, server: str, tool: str, arguments: dict[str, Any]) -> Any:  # noqa: ARG002 - the protocol's
-        """Workers start no MCP servers."""
-        raise FleethookError(f"the tool {server}:{tool} is not called: workers start no MCP servers")
+    async def tool(self, server: str, tool: str, arguments: dict[str, Any], seconds: float) -> ToolAnswer:
+        """What a tool of an accepted MCP server gives; the server is started if it does not run."""
+        given: Any = redact(arguments)
+        try:
+            result = await self._around.servers().call_tool(server, tool, given, min(seconds, self._left()))
+        except FleethookError as error:
+            return ToolAnswer(error=redact_text(str(error)))
+        return ToolAnswer(redact(tool_value(result)), bool(result.get("isError")))
 
     def read_file(self, pattern: str) -> tuple[str, str] | None:
         """Path and text of the newest file in the event's folder that a pattern fits."""
@@ -178,3 +188,15 @@ class LiveEffects:
 
     def _left(self) -> float:
         return max(0.0, self._until - time.monotonic())
+
+
+def tool_value(result: Mapping[str, Any]) -> Any:
+    """What a tool gave: its structured result, else its texts, read as JSON where they are an object or a list."""
+    if result.get("structuredContent") is not None:
+        return result["structuredContent"]
+    texts = [part["text"] for part in result.get("content") or () if isinstance(part.get("text"), str)]
+    whole = "\n".join(texts)
+    if whole.lstrip()[:1] in {"{", "["}:
+        with contextlib.suppress(ValueError, RecursionError):
+            return json.loads(whole)
+    return whole

@@ -16,26 +16,25 @@ KNOWN: Final = frozenset(
         "write_todos",
         "mark_todo_complete",
         "call_llm",
-        "call_mcp_tool",
         "mark_session_status",
         "switch_mode",
         "mark_loop_complete",
+        "generate_handoff",
+        "generate_summary",
         "block_tools",
     }
 )
 """Actions that keep their name here."""
 
-NOTHING_HERE: Final = frozenset(
-    {
-        "load_workflow_state",
-        "save_workflow_state",
-        "generate_handoff",
-        "generate_summary",
-        "persist_tasks",
-        "start_new_session",
-    }
-)
-"""Actions of parts of Gobby that Fleethook does not have."""
+ALREADY_SO: Final = frozenset({"load_workflow_state", "save_workflow_state"})
+"""Actions that nothing is left to do for: the state is always kept."""
+
+UNSUPPORTED: Final[Mapping[str, str]] = {
+    "persist_tasks": "it needs Gobby's store of tasks; `call_mcp_tool` can write them to a tracker with an MCP server",
+    "start_new_session": "Fleethook starts no agents; a `shell` action can start one",
+    "switch_model": "Fleethook does not choose an agent's model",
+}
+"""Actions of parts of Gobby that Fleethook does not have, with what to do."""
 
 _OUTPUT: Final = re.compile(r"\b(stdout|stderr|exit_code)\b")
 _COMMANDS: Final = frozenset({"shell", "run", "bash", "command"})
@@ -53,8 +52,10 @@ def read_actions(entries: Sequence[Any], place: str) -> Iterator[tuple[int, Acti
         action = read_action(entry, f"{place}/{number + 1}")
         if action is not None and action.kind == "command" and _is_read(entries[number + 1 :]):
             action.values.setdefault("capture_output", True)
-        if action is None and name in NOTHING_HERE:
-            yield number, None, f"the action {name!r} is about a part of Gobby that is not here, and does nothing"
+        if name in ALREADY_SO:
+            yield number, None, ""
+        elif name in UNSUPPORTED:
+            yield number, None, f"the action {name!r} does nothing here: {UNSUPPORTED[name]}"
         elif action is None:
             yield number, None, f"there is no action {name[:64]!r}; it does nothing"
         else:
@@ -78,6 +79,8 @@ def read_action(entry: Mapping[str, Any], place: str) -> Action | None:
         kind = "command"
         if values.get("background"):
             values.pop("capture_output", None)
+    elif name == "call_mcp_tool":
+        kind, values = "mcp_tool", _tool_call(values)
     elif name.startswith("plugin:"):
         _, plugin, action = (*name.split(":", 2), "")[:3]
         kind, values = "plugin", {"plugin": plugin, "name": action, "with": values}
@@ -93,6 +96,18 @@ def _is_read(later: Sequence[Any]) -> bool:
 
 def _variable(values: Mapping[str, Any]) -> str:
     return _text(values.get("name") or values.get("variable"))
+
+
+def _tool_call(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The call of an MCP tool; Gobby's files have it with and without `_name`."""
+    found = {
+        "server": _text(values.get("server_name") or values.get("server")),
+        "tool": _text(values.get("tool_name") or values.get("tool")),
+        "with": values.get("arguments", values.get("args")),
+        "save": _text(values.get("as") or values.get("output_as")),
+        **{key: values.get(key) for key in ("timeout", "can_block")},
+    }
+    return {key: value for key, value in found.items() if value not in (None, "")}
 
 
 def _where(values: Mapping[str, Any]) -> dict[str, Any]:

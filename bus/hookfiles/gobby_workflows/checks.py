@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from bus.config.documents import Document, PathParts, dotted
 from bus.errors import ConfigError, PatternError
 from bus.workflows.expressions import compile_expression
+from bus.workflows.rules import read_rule
 from bus.workflows.templates import check_template
+from bus.workflows.values import ToolRule
+
+_ANSWERS: Final[Mapping[str, str]] = {
+    "task_tree_complete": "it is false for every task; test a variable, or `mcp_result_has` of your tracker's tool",
+    "task_needs_user_review": "it is always false; test a variable in its place",
+    "has_stop_signal": "it is always false; `fleethook stop` stops agents before workflows are asked",
+}
+_ABOUT_TASKS: Final = re.compile(rf"\b({'|'.join(_ANSWERS)})\s*\(")
 
 
 class Checks:
@@ -17,6 +27,7 @@ class Checks:
 
     def __init__(self, document: Document) -> None:
         self._document = document
+        self.value = document.value
         self.problems: list[ConfigError] = []
         self.warnings: list[str] = list(document.warnings)
 
@@ -44,9 +55,29 @@ class Checks:
 
     def condition(self, path: PathParts, text: str) -> None:
         self._check(path, partial(compile_expression, text, "python") if text.strip() else None)
+        asked = _ABOUT_TASKS.search(text)
+        if asked is not None:
+            self.warn(path, f"{asked[1]}() asks Gobby's store of tasks, which is not here: {_ANSWERS[asked[1]]}")
 
     def template(self, path: PathParts, text: str) -> None:
         self._check(path, partial(check_template, text) if text else None)
+
+    def definitions(self, value: Any) -> dict[str, ToolRule]:
+        """Rules by name."""
+        found = self.mapping(("rule_definitions",), value)
+        return {name: self.rule(("rule_definitions", name), rule) for name, rule in found.items()}
+
+    def rules(self, path: PathParts, value: Any) -> tuple[ToolRule, ...]:
+        return tuple(self.rule((*path, number), rule) for number, rule in enumerate(self.list(path, value)))
+
+    def rule(self, path: PathParts, raw: Any) -> ToolRule:
+        if not isinstance(raw, dict):
+            self.report(path, "a rule is a mapping")
+            return ToolRule()
+        rule = read_rule(raw)
+        self.condition((*path, "when"), rule.when)
+        self.template((*path, "message" if "message" in raw else "reason"), rule.message)
+        return rule
 
     def _check(self, path: PathParts, check: Callable[[], object] | None) -> None:
         if check is None:

@@ -1,9 +1,13 @@
-"""A workflow of Gobby over the one that it extends."""
+"""What a workflow of Gobby takes from other files: the one that it extends, and the rules that it imports."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
+
+_STEPS: Final = ("steps", "phases")
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -13,8 +17,9 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         known = found.get(key)
         if isinstance(known, dict) and isinstance(value, dict):
             found[key] = merged(known, value)
-        elif key in {"steps", "phases"} and isinstance(known, list) and isinstance(value, list):
-            found[key] = _merged_steps(known, value)
+        elif key in _STEPS and isinstance(value, list):  # a newer form may extend an older one
+            above: list[Any] = next((found.pop(name) for name in _STEPS if isinstance(found.get(name), list)), [])
+            found[key] = _merged_steps(above, value)
         else:
             found[key] = value
     return found
@@ -27,3 +32,18 @@ def _merged_steps(base: list[Any], over: list[Any]) -> list[Any]:
         known = found.get(name)
         found[name] = merged(known, step) if isinstance(known, dict) and isinstance(step, dict) else step
     return list(found.values())
+
+
+def rule_folders(file: Path) -> list[Path]:
+    """Where the files of rules are that a workflow imports: `rules` beside the workflows, then the user's."""
+    beside = [folder / "rules" for folder in (file.parent, file.parent.parent, file.parent.parent.parent)]
+    own = [folder for folder in beside if folder.parent.name == ".gobby"]
+    return [*own, *(folder for folder in beside if folder not in own), Path(os.path.expanduser("~/.gobby/rules"))]
+
+
+def rule_file(file: Path, name: str) -> Path | None:
+    """The file of rules with this name; None if there is none."""
+    if not name or name != os.path.basename(name):
+        return None
+    places = (folder / f"{name.removesuffix('.yaml')}.yaml" for folder in rule_folders(file))
+    return next((path for path in places if path.is_file()), None)

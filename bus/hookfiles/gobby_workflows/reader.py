@@ -16,8 +16,8 @@ from bus.errors import ConfigError
 from bus.events import source_name
 from bus.hookfiles.gobby_workflows.actions import read_actions
 from bus.hookfiles.gobby_workflows.checks import Checks
-from bus.hookfiles.gobby_workflows.inheritance import merged
-from bus.workflows.rules import read_rule, texts_of
+from bus.hookfiles.gobby_workflows.inheritance import merged, rule_file, rule_folders
+from bus.workflows.rules import texts_of
 from bus.workflows.values import (
     Action,
     ExitCondition,
@@ -57,10 +57,9 @@ class WorkflowReader(Checks):
         priority = whole.get("priority", settings.get("priority", _PRIORITY))
         self.priority = priority if isinstance(priority, int) and not isinstance(priority, bool) else _PRIORITY
         self.enabled = whole.get("enabled") is not False
-        definitions = self.mapping(("rule_definitions",), whole.get("rule_definitions"))
-        self._rules = {str(name): self.rule(("rule_definitions", name), rule) for name, rule in definitions.items()}
-        if whole.get("imports"):
-            self.warn(("imports",), "imports of rules are not read; write the rules in rule_definitions")
+        for number, name in enumerate(self.list(("imports",), whole.get("imports"))):
+            self._rules |= self.imported(("imports", number), name)
+        self._rules |= self.definitions(whole.get("rule_definitions"))
         key = "steps" if "steps" in whole else "phases"
         entries = self.list((key,), whole.get(key))
         names = [str(entry.get("name")) for entry in entries if isinstance(entry, dict)]
@@ -130,7 +129,7 @@ class WorkflowReader(Checks):
         if names.count(name) > 1 and names.index(name) != path[1]:
             self.report((*path, "name"), f"the step {name!r} is there twice")
         place = _UNFIT.sub("-", name).strip("-") or "step"
-        checked = [self._rules[rule] for rule in texts_of(entry.get("check_rules")) if rule in self._rules]
+        checked = self.named_rules((*path, "check_rules"), entry.get("check_rules"))
         status = self.text(entry.get("status_message"))
         self.template((*path, "status_message"), status)
         return FlowStep(
@@ -151,6 +150,34 @@ class WorkflowReader(Checks):
             ),
             on_mcp_error=self.actions((*path, "on_mcp_error"), entry.get("on_mcp_error"), f"{place}/on_mcp_error"),
         )
+
+    def imported(self, path: PathParts, name: Any) -> dict[str, ToolRule]:
+        """The rules of an imported file; what is wrong in it is reported with its place there."""
+        found = rule_file(self._file, str(name))
+        if found is None:
+            hint = f"put the file {str(name)[:64]}.yaml with `rule_definitions:` into {rule_folders(self._file)[0]}"
+            self.report(path, f"there is no file of rules {str(name)[:64]!r} to import", hint=hint)
+            return {}
+        self.sources.append(Source(str(found), stamp(found)))
+        try:
+            file = Checks(load(found))
+        except ConfigError as error:
+            self.report(path, f"{name}: {error}")
+            return {}
+        value = file.mapping((), file.value)
+        rules = file.definitions(value.get("rule_definitions"))
+        self.problems += file.problems
+        self.warnings += file.warnings
+        return rules
+
+    def named_rules(self, path: PathParts, names: Any) -> list[ToolRule]:
+        """The rules that a step names."""
+        for name in texts_of(names):
+            if name not in self._rules:
+                self.report(
+                    path, f"there is no rule {name[:64]!r}", hint="rules: " + (", ".join(self._rules) or "none")
+                )
+        return [self._rules[name] for name in texts_of(names) if name in self._rules]
 
     def allowed(self, path: PathParts, value: Any) -> tuple[str, ...] | None:
         if value in (None, "all", ["all"]):
@@ -262,18 +289,6 @@ class WorkflowReader(Checks):
         self.template(("on_premature_stop", "message"), message)
         decision = "warn" if str(entry.get("action")) in {"warn", "allow", "inject_context"} else "deny"
         return PrematureStop(decision=decision, message=message, when=when)  # type: ignore[arg-type]  # one of two words
-
-    def rules(self, path: PathParts, value: Any) -> tuple[ToolRule, ...]:
-        return tuple(self.rule((*path, number), rule) for number, rule in enumerate(self.list(path, value)))
-
-    def rule(self, path: PathParts, raw: Any) -> ToolRule:
-        if not isinstance(raw, dict):
-            self.report(path, "a rule is a mapping")
-            return ToolRule()
-        rule = read_rule(raw)
-        self.condition((*path, "when"), rule.when)
-        self.template((*path, "message" if "message" in raw else "reason"), rule.message)
-        return rule
 
     def actions(self, path: PathParts, value: Any, place: str) -> tuple[Action, ...]:
         found = []

@@ -19,25 +19,13 @@ from bus.hooksets.in_force import Watcher
 from bus.http.address_policy import AddressPolicy
 from bus.http.webhook_client import WebhookClient
 from workers.plugins.mcp.accepted_servers import OfferedServer, check_accepted, filled, offered_servers, variables
+from workers.plugins.mcp.first_exchanges import LIST_SECONDS, START_SECONDS, Connection, greet, listed
 from workers.plugins.mcp.http_connection import HttpConnection
-from workers.plugins.mcp.messages import (
-    MOST_PAGES,
-    MOST_TOOLS,
-    PROTOCOL,
-    Answer,
-    ServerDown,
-    ServerRefuses,
-    ServerTool,
-    result_of,
-    tool_of,
-)
+from workers.plugins.mcp.messages import Answer, ServerDown, ServerRefuses, ServerTool, result_of
 from workers.plugins.mcp.stdio_connection import StdioConnection
 
 log = logging.getLogger("fleethook.mcp")
 
-START_SECONDS: Final = 30.0
-"""How long a server may take until it answers: some fetch themselves first."""
-LIST_SECONDS: Final = 10.0
 WAIT_SECONDS: Final = 10.0
 """How long a list of tools waits for servers that start; the tools of slower ones are in the next list."""
 CALL_SECONDS: Final = 60.0
@@ -51,8 +39,6 @@ _MOST_CALLS: Final = 16
 _LONGEST_NAME: Final = 64
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
-Connection = StdioConnection | HttpConnection
-
 
 class Offers(NamedTuple):
     """What may be started now, and where servers at URLs may be."""
@@ -62,11 +48,12 @@ class Offers(NamedTuple):
     proxy: str = ""
 
 
-def offers_here(watcher: Watcher) -> Callable[[], Awaitable[Offers]]:
-    """What the user's file on this machine offers, read again when it changed."""
+def offers_here(watcher: Watcher, *, reads_again: bool = True) -> Callable[[], Awaitable[Offers]]:
+    """What the user's file on this machine offers. It is read again when it changed, unless its owner does that."""
 
     async def offers() -> Offers:
-        await watcher.refresh()
+        if reads_again:
+            await watcher.refresh()
         here = watcher.for_event(Event(type="", host=watcher.host))
         return Offers(offered_servers(here.files), here.network, here.proxy)
 
@@ -93,6 +80,7 @@ class _Slot:
     connection: Connection | None = None
     tools: tuple[ServerTool, ...] | None = None
     learning: asyncio.Task[None] | None = None
+    starting: asyncio.Task[Connection] | None = None
     late: bool = False
     """Whether a list of tools has waited for it in vain; the next ones do not wait."""
     started_at: float = 0.0
@@ -139,10 +127,46 @@ class PluginServers:
                 params = {"name": found.tool.name, "arguments": arguments}
                 return result_of(await connection.request("tools/call", params, CALL_SECONDS))
             except (ServerDown, ServerRefuses) as error:
-                raise type(error)(f"the MCP server {found.server!r} of the plugin {found.plugin!r}: {error}") from error
+                raise type(error)(f"{_described(slot)}: {error}") from error
             finally:
                 slot.running -= 1
                 slot.used_at = time.monotonic()
+
+    async def call_tool(self, server: str, tool: str, arguments: dict[str, Any], seconds: float) -> Answer:
+        """The result of a server's own tool within so many seconds; raises ServerDown and ServerRefuses.
+
+        `server` is its name, or `PLUGIN/SERVER`. A server that starts longer than that goes on starting.
+        """
+        until = time.monotonic() + seconds
+        slot = _chosen(await self._current(), server)
+        slot.running += 1
+        try:
+            async with asyncio.timeout_at(asyncio.get_running_loop().time() + seconds):
+                async with slot.calls:
+                    connection = await self._started(slot)
+                    params = {"name": tool, "arguments": arguments}
+                    left = max(0.001, until - time.monotonic())
+                    return result_of(await connection.request("tools/call", params, left))
+        except TimeoutError:
+            raise ServerDown(f"{_described(slot)} did not answer within {seconds:.3g} s") from None
+        except (ServerDown, ServerRefuses) as error:
+            raise type(error)(f"{_described(slot)}: {error}") from error
+        finally:
+            slot.running -= 1
+            slot.used_at = time.monotonic()
+
+    async def _started(self, slot: _Slot) -> Connection:
+        """The running server. Its start goes on where the caller stops waiting, so that the next caller finds it."""
+        if slot.starting is None or slot.starting.done():
+            slot.starting = asyncio.create_task(self._connected(slot))
+            slot.starting.add_done_callback(lambda task: task.cancelled() or task.exception())
+        starting = slot.starting
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            if starting.cancelled():
+                raise ServerDown("its plugin was changed, disabled or removed") from None
+            raise
 
     async def close(self) -> None:
         """Stop all servers."""
@@ -150,10 +174,7 @@ class PluginServers:
             self._janitor.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._janitor
-        learning = [slot.learning for slot in self._slots.values() if slot.learning is not None]
-        for task in learning:
-            task.cancel()
-        await asyncio.gather(*learning, return_exceptions=True)
+        await _ended(*(task for slot in self._slots.values() for task in (slot.learning, slot.starting)))
         await asyncio.gather(*(self._stop(slot, "it was stopped") for slot in self._slots.values()))
         if self._client is not None:
             await self._client[1].close()
@@ -166,6 +187,7 @@ class PluginServers:
         gone = [key for key, slot in self._slots.items() if wanted.get(key) != slot.offered]
         for key in gone:
             if (slot := self._slots.pop(key, None)) is not None:
+                await _ended(slot.learning, slot.starting)
                 await self._stop(slot, "its plugin was changed, disabled or removed")
         return [self._slots.setdefault(key, _Slot(offered)) for key, offered in wanted.items()]
 
@@ -194,7 +216,7 @@ class PluginServers:
         try:
             connection = await self._connected(slot)
             connection.tools_changed = False
-            slot.tools, slot.late = await _listed(connection), False
+            slot.tools, slot.late = await listed(connection), False
         except FleethookError as error:
             slot.why = slot.why or str(error)
             slot.tools = () if isinstance(error, ServerRefuses) else None
@@ -254,7 +276,7 @@ class PluginServers:
             raise ServerDown(f"it speaks {server.type}; servers are offered over stdio and http only")
         try:
             await connection.start()
-            await _greet(connection)
+            await greet(connection)
         except BaseException as error:
             await connection.close(str(error) or "it was stopped")
             if isinstance(error, ServerRefuses):
@@ -279,36 +301,12 @@ class PluginServers:
                         await self._stop(slot, "it was idle")
 
 
-async def _greet(connection: Connection) -> None:
-    """Begin a session of MCP; raises ServerDown and ServerRefuses."""
-    about = {"name": "fleethook", "version": "1"}
-    params = {"protocolVersion": PROTOCOL, "capabilities": {}, "clientInfo": about}
-    answer = await connection.request("initialize", params, START_SECONDS)
-    if not isinstance(answer.get("protocolVersion"), str):
-        raise ServerRefuses("its answer to initialize names no version of MCP")
-    if isinstance(connection, HttpConnection):
-        connection.protocol = answer["protocolVersion"][:32]
-        await connection.ready(LIST_SECONDS)
-    else:
-        connection.notify("notifications/initialized")
-
-
-async def _listed(connection: Connection) -> tuple[ServerTool, ...]:
-    """The usable tools of a server; the first of each name, and at most MOST_TOOLS."""
-    found: dict[str, ServerTool] = {}
-    params: Answer = {}
-    for _ in range(MOST_PAGES):
-        answer = await connection.request("tools/list", params, LIST_SECONDS)
-        raw = answer.get("tools")
-        for item in raw[: 2 * MOST_TOOLS] if isinstance(raw, list) else ():
-            tool = tool_of(item)
-            if tool is not None and len(found) < MOST_TOOLS:
-                found.setdefault(tool.name, tool)
-        cursor = answer.get("nextCursor")
-        if not isinstance(cursor, str) or len(found) >= MOST_TOOLS:
-            break
-        params = {"cursor": cursor}
-    return tuple(found.values())
+async def _ended(*tasks: asyncio.Task[Any] | None) -> None:
+    """Cancel these tasks, and return when they have ended."""
+    under_way = [task for task in tasks if task is not None]
+    for task in under_way:
+        task.cancel()
+    await asyncio.gather(*under_way, return_exceptions=True)
 
 
 def _note_failure(slot: _Slot, why: str, now: float, lived: float) -> None:
@@ -320,6 +318,25 @@ def _note_failure(slot: _Slot, why: str, now: float, lived: float) -> None:
     pause = 0.0 if slot.failures == 1 and lived else min(FIRST_PAUSE * 2 ** min(slot.failures - 1, 10), MOST_PAUSE)
     slot.not_before, slot.why = now + pause, why
     log.warning("the MCP server %s of the plugin %s failed: %s", slot.offered.server.name, slot.offered.plugin, why)
+
+
+def _described(slot: _Slot) -> str:
+    return f"the MCP server {slot.offered.server.name!r} of the plugin {slot.offered.plugin!r}"
+
+
+def _chosen(slots: Sequence[_Slot], name: str) -> _Slot:
+    """The server with this name; raises ServerDown where none or several have it."""
+    spelled = name.replace(":", "/").removeprefix("plugin/")
+    found = [slot for slot in slots if spelled in {slot.offered.server.name, "/".join(slot.offered.key)}]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join("/".join(slot.offered.key) for slot in found or slots)
+    if found:
+        raise ServerDown(f"several plugins have an MCP server {name[:80]!r}; write one of: {names}")
+    raise ServerDown(
+        f"no plugin that was added here has an MCP server {name[:80]!r} (there are: {names or 'none'}); "
+        "`fleethook plugins add PATH` accepts a plugin with its servers"
+    )
 
 
 def _prefix(offered: OfferedServer) -> str:

@@ -275,3 +275,85 @@ def test_a_named_file_begins_by_itself(tmp_path: Path) -> None:
     assert hook.workflow is not None
     assert hook.workflow.start.by == "event"
     assert Session(hook).call("Edit", file_path="x")[0] == "deny"
+
+
+def test_rules_are_imported_from_files_beside_the_workflows_and_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    flows, own, project = tmp_path / ".gobby/workflows", tmp_path / "home/.gobby/rules", tmp_path / ".gobby/rules"
+    for folder in (own, project):
+        folder.mkdir(parents=True)
+    push = "{tools: [Bash], command_pattern: 'git\\s+push', reason: %s, action: block}"
+    (own / "safety.yaml").write_text(
+        f"rule_definitions:\n  no_push: {push % 'user'}\n  read: {{tools: [Read], reason: none}}\n"
+    )
+    (project / "safety.yaml").write_text(f"rule_definitions:\n  no_push: {push % 'project'}\n")
+    (own / "later.yaml").write_text("rule_definitions:\n  no_net: {tools: [WebFetch], reason: later}\n")
+    text = """
+    name: importing
+    imports: [safety, later]
+    rule_definitions: {no_net: {tools: [WebFetch], action: warn, reason: local}}
+    steps: [{name: work, check_rules: [no_push, no_net]}]
+    """
+    session = started(read(flows, steps__importing=text)["importing"])
+    assert session.call("Bash", command="git push") == ("deny", "project"), "the project's file counts first"
+    fetched = session.send("tool:pre_execute", tool="WebFetch", url="x")
+    assert fetched is not None
+    assert fetched.record.contexts == ("local",), "the workflow's own rule replaces the imported one"
+    file, _ = load_foreign(flows, "user")
+    assert {str(project / "safety.yaml"), str(own / "later.yaml")} <= {source.path for source in file.sources}
+
+    (own / "later.yaml").write_text("rule_definitions:\n  no_net: {when: 'x ==='}\n")
+    (flows / "lost.yaml").write_text("name: lost\nimports: [gone]\nsteps:\n  - {name: a, check_rules: [unknown]}\n")
+    file, _ = load_foreign(flows, "user")
+    second, third, first = sorted(str(problem) for problem in file.problems)
+    assert first.startswith(f"{own / 'later.yaml'}:2:"), first
+    assert second.startswith(f"{flows / 'lost.yaml'}:2:"), second
+    assert "there is no file of rules 'gone' to import" in second
+    assert f"into {project}" in second
+    assert "4:" in third
+    assert "there is no rule 'unknown'" in third
+    assert not file.hooks, "a workflow whose guards are not known is not half in force"
+
+
+def test_a_newer_form_extends_an_older_one(tmp_path: Path) -> None:
+    child = "name: newer\nextends: plan-act\nsteps: [{name: plan, blocked_tools: [Edit]}, {name: more}]\n"
+    workflow = read(tmp_path, **{"plan-act": PHASES, "newer": child})["newer"].workflow
+    assert workflow is not None
+    assert [step.name for step in workflow.steps] == ["plan", "act", "reflect", "more"]
+    assert workflow.steps[0].allowed_tools == ("Read",)
+    assert workflow.steps[0].blocked_tools == ("Edit",)
+
+
+def test_what_needs_gobbys_own_stores_is_said_with_its_place(tmp_path: Path) -> None:
+    text = """
+    name: tasks
+    triggers:
+      on_pre_compact:
+        - {action: generate_handoff, template: "on {{ topic }}"}
+        - {action: save_workflow_state}
+        - {action: persist_tasks}
+        - {action: start_new_session}
+        - {action: invented}
+        - {action: inject_message, content: x, when: "task_tree_complete(topic)"}
+      on_session_start:
+        - {action: inject_context, source: compact_handoff}
+    session_variables: {topic: bees}
+    """
+    session = Session(read(tmp_path, lifecycle__tasks=text)["tasks"])
+    session.send("context:pre_compact")
+    begun = session.send("session:start")
+    assert begun is not None
+    assert begun.record.contexts == ("on bees",)
+    file, _ = load_foreign(tmp_path, "user")
+    said = "\n".join(file.warnings)
+    for line, words in (
+        (7, "'persist_tasks' does nothing here: it needs Gobby's store of tasks; `call_mcp_tool` can"),
+        (8, "'start_new_session' does nothing here"),
+        (9, "there is no action 'invented'"),
+        (10, "task_tree_complete() asks Gobby's store of tasks, which is not here: it is false for every task"),
+    ):
+        assert f"tasks.yaml:{line}:" in said, said
+        assert words in said, said
+    assert len(file.warnings) == 4

@@ -310,6 +310,46 @@ async def test_a_server_that_hangs_ends_with_the_process_that_started_it(tmp_pat
     await until(is_gone, "the server has ended")
 
 
+@pytest.mark.req("G-16")
+async def test_a_workflows_call_names_its_server_and_gives_up_in_time(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = {"command": "sh", "args": ["-c", 'read x; exec python3 -S "$0"', "${CLAUDE_PLUGIN_ROOT}/server.py"]}
+    starts = {"env": {"STARTS": str(world.folder / "starts")}}
+    world.plugin({"s": starts, "slow": slow, "hang": {}})
+    other = server_plugin(world.folder / "other", {"s": {}}, name="other")
+    both = json.loads(world.text)
+    both["import"] += json.loads(accepted(other))["import"]
+    world.text = json.dumps(both)
+    async with world.servers() as servers:
+
+        async def said(server: str, seconds: float = PATIENCE) -> object:
+            return (await servers.call_tool(server, "say", {"text": "x"}, seconds))["content"][0]["text"]
+
+        assert [await said(name) for name in ("kit/s", "plugin:kit:s", "other:s")] == ["x]0;title"] * 3
+        with pytest.raises(ServerDown, match=r"several plugins have an MCP server 's'; write one of: kit/s, other/s"):
+            await said("s")
+        with pytest.raises(ServerDown, match=r"no plugin that was added here has an MCP server 'none' .*plugins add"):
+            await said("none")
+        with pytest.raises(ServerDown, match=r"the MCP server 'slow' of the plugin 'kit' did not answer within 0.05 s"):
+            await said("slow", 0.05)  # it swallows the greeting, and never answers
+        assert (starting := servers._slots["kit", "slow"].starting) is not None
+        assert not starting.done(), "the start goes on for the next caller"
+        with pytest.raises(ServerDown, match=r"did not answer within"):
+            await servers.call_tool("hang", "hang", {}, 0.1)
+        assert await said("hang") == "x]0;title", "a call that was given up harms no other"
+        os.kill(int(world.starts()[-1]), signal.SIGKILL)
+
+        async def answers() -> bool:
+            try:
+                return await said("kit/s") == "x]0;title"
+            except ServerDown:
+                return False
+
+        await until(answers, "the server was started again")
+        assert len(world.starts()) == 2
+
+
 async def test_twenty_calls_at_a_time_get_their_own_answers(world: World) -> None:
     world.plugin({"s": {}})
     async with world.servers() as servers:
