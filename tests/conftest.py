@@ -20,6 +20,7 @@ from bus.system.directories import directories
 from bus.wire.connections import Connections, sync_client
 from bus.wire.keys import Keys, declared
 from tests.support import chosen_shim
+from tests.support.processes import Processes
 from tests.support.requirements import Requirements
 from tests.support.schedule import longest_first
 from tests.support.servers import Server
@@ -135,6 +136,11 @@ async def connections(server: Server) -> AsyncIterator[Connections]:
     await made.close()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--processes 6`: the tests run in so many forked processes."""
+    parser.addoption("--processes", type=int, default=0, help="run in so many forked processes (Linux)")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Twelve thousand tests are half a million objects that stay: looking for garbage among them took a third of this."""
@@ -152,7 +158,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         found = _LIVE.search(str(item.path))
         if found and found[1] in {"live", "flow", "chaos"}:
             item.add_marker(found[1])
-    if hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput") or config.option.processes:
         items[:] = longest_first(items)
 
 
@@ -176,3 +182,5 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config.option, "loadscopereorder"):  # pytest-xdist is there
         config.option.loadscopereorder = False
     config.pluginmanager.register(Requirements(), "requirements")
+    if config.option.processes:
+        config.pluginmanager.register(Processes(config.option.processes), "processes")

@@ -1,7 +1,7 @@
 """The order of the test files in a run of several processes: what takes longest starts first, so that nobody waits at the end.
 
-pytest-xdist gives each process one file after the other (`--dist loadfile`). Its own order is by number of tests, by which a
-file with seven tests of ten seconds each comes last.
+Each process gets one file after the other, here (tests/support/processes.py) as with pytest-xdist (`--dist loadfile`), whose
+own order is by number of tests: a file with seven tests of ten seconds each would come last.
 """
 
 from __future__ import annotations
