@@ -24,6 +24,7 @@ from bus.wire.embedded_server import bus_url
 from bus.wire.keys import Keys
 from tests.docs.blocks import ROOT, Block, Command, commands
 from tests.docs.terminal import Terminal
+from tests.support.quick_program import quick_program
 from tests.support.waiting import until, wait_until
 
 UP = "fleethook up"
@@ -39,8 +40,9 @@ _USER_FILE = ".config/fleethook/fleethook.yaml"
 class Reader:
     """Somebody who does what the pages say, page after page, beside one fleet that runs all the time."""
 
-    def __init__(self, home: Path) -> None:
-        self.home = home
+    def __init__(self, home: Path, quick: Path) -> None:
+        """`quick`: the folder of a program `fleethook` that starts at once (tests/support/quick_program.py)."""
+        self.home, self._quick = home, quick
         scripts = Path(sys.executable).parent
         self.env = {"HOME": str(home), "PATH": f"{scripts}:{os.environ['PATH']}", "LANG": "C.UTF-8",
                     "FLEETHOOK_TEST_CONFIRMS": "1"}  # fmt: skip
@@ -58,7 +60,8 @@ class Reader:
     def read(self, page: str, blocks: list[Block]) -> None:
         """Do what a page says, from its first block to its last, in a new folder that has the repository's examples."""
         folder = self._fresh(page)
-        terminal = Terminal(self.env, folder)
+        path = self.env["PATH"] if page == "README.md" else f"{self._quick}:{self.env['PATH']}"
+        terminal = Terminal({**self.env, "PATH": path}, folder)
         others: dict[str, Terminal] = {}
         try:
             for block in blocks:
@@ -172,9 +175,10 @@ def reader() -> Iterator[Reader]:
     """A reader with a fleet; both are gone afterwards."""
     home = Path(tempfile.mkdtemp(prefix="fleethook-docs-"))
     try:
-        one = Reader(home)
-        yield one
-        one.end()
+        with quick_program() as quick:
+            one = Reader(home, quick)
+            yield one
+            one.end()
         wait_until(lambda: not list(home.glob(".local/state/fleethook/*.pid")), "the fleet has ended")
     finally:
         shutil.rmtree(home, ignore_errors=True)

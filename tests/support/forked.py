@@ -176,7 +176,7 @@ def _serve(control: socket.socket) -> None:
             for fd in (told, tell):
                 os.close(fd)
             control.close()
-            _become(json.loads(message), files)
+            become(json.loads(message), files)
             return
         os.waitpid(between, 0)
         control.send(os.read(told, 100))
@@ -184,7 +184,7 @@ def _serve(control: socket.socket) -> None:
             os.close(fd)
 
 
-def _become(start: Mapping[str, Any], files: Sequence[int]) -> None:
+def become(start: Mapping[str, Any], files: Sequence[int]) -> None:
     """Take the files, the folder and the environment of the process that was asked for."""
     spare = [_SPARE + place for place in range(len(files))]
     for fd, other in zip(files, spare, strict=True):
@@ -213,7 +213,7 @@ def _text(stream: BinaryIO, **more: Any) -> TextIOWrapper:
     return TextIOWrapper(stream, encoding="utf-8", **more)
 
 
-def _import_all() -> None:
+def import_all() -> None:
     """Import what a worker may use."""
     import bus
     import workers
@@ -226,7 +226,7 @@ def _import_all() -> None:
         importlib.import_module(name)
 
 
-def _run_fleethook() -> None:
+def run_fleethook_here() -> None:
     """Run the program to its end, as `python -m` does, without taking the imported modules apart (40 ms)."""
     try:
         runpy.run_module("workers.cli", run_name="__main__", alter_sys=True)
@@ -244,11 +244,11 @@ if __name__ == "__main__":
     one_hook = bool(sys.flags.isolated)
     gc.disable()
     if not one_hook:
-        _import_all()
+        import_all()
     gc.freeze()
     gc.enable()
     _serve(socket.socket(fileno=int(sys.argv[1])))
     if one_hook:
         runpy.run_path(sys.argv[0], run_name="__main__")
     else:
-        _run_fleethook()
+        run_fleethook_here()
