@@ -13,6 +13,7 @@ from bus.matching.command_facts import CommandFacts, empties_own_input
 from bus.matching.command_match import CommandMatch
 from bus.matching.command_rules import OWN_INPUT_ALONE, marks_of, programs_of
 from bus.matching.facts.secrets import Secret, SecretClass
+from bus.matching.facts.sql_files import ENDINGS
 from bus.matching.flags import flag_names
 from bus.matching.globs import PathIndex, literal_of
 from bus.matching.needles import (
@@ -327,7 +328,7 @@ def _need(rule: str, match: CommandMatch, command: tuple[str, ...]) -> _Need:
         subcommand_needles(match.subcommand),
         needles_of(match.line, known),
         needles_of(match.text),
-        needles_in_literals(WORTH) if match.destroys else NOTHING,
+        needles_in_literals(WORTH.union(ENDINGS)) if match.destroys else NOTHING,
         args,
         _own_texts(command),
     )

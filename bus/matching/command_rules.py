@@ -12,6 +12,7 @@ from bus.matching.command_match import CommandMatch, Touched
 from bus.matching.facts.branches import branch_of
 from bus.matching.facts.hosts import kinds_of
 from bus.matching.facts.package_names import kinds_of_packages
+from bus.matching.facts.sql_files import destroyed_by_files
 from bus.matching.flags import compile_flags
 from bus.matching.globs import PathMatcher, compile_path_globs, compile_text_glob, text_of
 from bus.matching.losses import loses
@@ -74,7 +75,12 @@ def compile_command_match(match: CommandMatch, *, of_known_program: bool = False
         checks.append(lambda facts: any(is_found(texts, text) for text in facts.texts))
     if match.destroys:
         targets = frozenset(match.destroys)
-        checks.append(lambda facts: any(not targets.isdisjoint(destroyed(text)) for text in facts.texts))
+        checks.append(
+            lambda facts: (
+                any(not targets.isdisjoint(destroyed(text)) for text in facts.texts)
+                or not targets.isdisjoint(destroyed_by_files(facts.command, facts.texts, facts.place))
+            )
+        )
     left_out = compile_path_globs(match.paths_except)
     if match.touches == OWN_INPUT_ALONE:  # before its paths are located, which takes longer
         checks.append(_TOUCHES["own_input"](left_out))

@@ -62,6 +62,16 @@ SERVICES: Final[dict[str, tuple[str, ...]]] = {
     "flushdb": ("redis-cli", "FLUSHDB"),
     "drop_database": ("mongosh", "--eval", "db.dropDatabase()"),
 }
+REQUESTS: Final = frozenset(
+    {"request", "Request", "urllib.request.Request", "requests.request", "httpx.request", "stream"}
+)
+"""Functions and methods that get the method of an HTTP request and its address."""
+REMOTE: Final[dict[str, frozenset[str]]] = {
+    "exec_command": frozenset({"paramiko", "spur", "asyncssh"}),
+    **dict.fromkeys(["run", "sudo", "local"], frozenset({"fabric", "invoke", "asyncssh"})),
+    "exec_run": frozenset({"docker", "podman"}),
+}
+"""Methods that run a text on another machine or in a container, and the libraries that have them."""
 JOINS: Final = frozenset({"os.path.join", "posixpath.join"})
 SAME: Final = frozenset(
     {"str", "Path", "pathlib.Path", "pathlib.PosixPath", "PurePath", "os.fspath", "os.path.abspath", "os.path.realpath"}

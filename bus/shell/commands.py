@@ -11,6 +11,7 @@ from bus.shell.argument_runners import find_roots, found_below
 from bus.shell.expansions import ansi_c
 from bus.shell.inner import RUN_NAMES
 from bus.shell.programs.filters import CLIENTS, REWRITING, rewritten
+from bus.shell.programs.searchers import SEARCHERS, found_files
 from bus.shell.words import MAX_LENGTH, MAYBE_EMPTY, PROJECT, UNKNOWN, UNSET, Output, is_hidden, shown
 
 _FOUND_IN: Final = "/usr/local/bin/"
@@ -35,6 +36,8 @@ _SPLIT_NAMES: Final = RUN_NAMES | {
     "eval",
 }
 """Programs that are also seen in a name with something unknown in it."""
+_SQL_FILES: Final = (".sql", ".cql", ".psql", ".pgsql", ".ddl")
+"""Files that `cat` gives to a client: written as psql's own `\\i x.sql`."""
 _WRITING: Final = frozenset({">", ">>", ">|", "&>", "&>>", ">&"})
 
 
@@ -223,6 +226,7 @@ PRINTING: Final = (
     }
     | REWRITING
     | CLIENTS
+    | SEARCHERS
 )
 """The programs whose output `printed` may know."""
 
@@ -231,10 +235,14 @@ def printed(program: str, words: tuple[str, ...], stdin: Output) -> str | None:
     """The output of a few harmless programs; None if it is not known."""
     if program not in PRINTING:
         return None
+    if program in SEARCHERS and stdin.text is None and (listed := found_files(program, words)) is not None:
+        return listed
     if program in _REWRITTEN and (stdin.text is None or program not in _FILTERS):
         return rewritten(program, words, stdin.text)
     if stdin.text is None and program in _FILTERS:  # as in most pipelines
-        return "" if program in ("cat", "head", "tail") and words[-1:] == ("/dev/null",) else None
+        if program in ("cat", "head", "tail") and words:
+            return "" if words[-1] == "/dev/null" else f"\\i {words[-1]}" if words[-1].endswith(_SQL_FILES) else None
+        return None
     if program == "echo":
         escapes = bool(words) and words[0] in ("-e", "-ne", "-en")
         text = " ".join(words[1:] if words and words[0] in ("-n", "-e", "-E", "-ne", "-en") else words)

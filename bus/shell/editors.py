@@ -13,11 +13,16 @@ from typing import Final
 
 from bus.lazy.regex import lazy_regex
 from bus.shell.inner import Arg, Inner, Unwrap
+from bus.shell.programs.in_place import emptied_by_awk
 from bus.shell.programs.options import matching, named_options, run_by_option
 from bus.shell.programs.variables import side_script
 from bus.shell.scanned_code import other_calls, scanned_calls
 from bus.shell.words import Output
 
+_SENT: Final = lazy_regex(
+    r"""\bsend(?:_user)?\s+(?:-\w+\s+)*(?:--\s+)?(?:"((?:\\.|[^"\\]){1,4096})"|\{([^{}]{1,4096})\})"""
+)
+_TYPED_ESCAPE: Final = lazy_regex(r"\\[rn]")
 _SPAWNED: Final = lazy_regex(r"(?:^|[;\n{\[]\s*)(?:spawn|exec|system)\s+(?:-\S+\s+)*([^;\n\]}]+)")
 _LISP: Final = lazy_regex(
     r'\((shell-command(?:-to-string)?|async-shell-command|call-process-shell-command|term|ansi-term|compile|delete-directory|delete-file)\s+"((?:\\.|[^"\\])*)"'
@@ -119,9 +124,12 @@ def _sed(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
 
 
 def _expect(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
+    """The commands that an expect script starts, and the lines that it types (`send "rm x\\r"`)."""
     for text in (*(arg.text for arg in args), stdin.text or ""):
         for match in _SPAWNED.finditer(text):
             yield Inner(script=match[1])
+        for match in _SENT.finditer(text) if "send" in text else ():
+            yield Inner(script=_TYPED_ESCAPE.sub(" ", match[1] or match[2]).strip())
 
 
 def _gdb(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
@@ -210,7 +218,8 @@ _SYSTEM_VARIABLE: Final = lazy_regex(r"system\s*\(\s*(\w+)|\|\s*getline|\|\s*(\w
 
 
 def _awk(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
-    """The texts that an awk program gives `system(…)`, or reads and writes through a pipe."""
+    """The texts that an awk program gives `system(…)`, or reads and writes through a pipe; files that it empties."""
+    yield from emptied_by_awk(args)
     given: list[Arg] = []
     for place, arg in enumerate(args):
         if arg.text == "-v" and place + 1 < len(args):

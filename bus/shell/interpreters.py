@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from bus.lazy.regex import lazy_regex
 from bus.shell.inner import Arg, Inner, Unwrap, names, read_options, script_of
+from bus.shell.programs.in_place import emptied_by_filter
 from bus.shell.python_code import python_calls
 from bus.shell.scanned_code import scanned_calls
 from bus.shell.script_runners import SHELLS
@@ -56,6 +57,8 @@ _HELD: Final = {UNKNOWN: "\ue000", UNSET: "\ue001"}
 """Replace UNKNOWN and UNSET while code is parsed, because `ast` refuses control characters."""
 
 
+_REWRITES: Final = frozenset({"perl", "ruby", "jruby"})
+"""Languages that can rewrite files in place."""
 _PYTHONS: Final = frozenset({"python", "pypy", "ipython", "jython"})
 _EMPTIED: Final = lazy_regex(
     r"""(?<!as )\bopen\(\s*['"]([^'"\n]+)['"]\s*,\s*(?:mode=)?['"]wb?['"]\s*\)\s*(?:\.close\(\)|\.truncate\(|;|$)"""
@@ -109,6 +112,8 @@ def find_interpreter(program: str) -> Unwrap | None:
 def _interpreter(language: str, args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
     letters, values = _CODE[language], _VALUES.get(language, frozenset())
     found = False
+    if language in _REWRITES:
+        yield from emptied_by_filter(args)
     place = 0
     if language == "deno":
         if args[:1] and args[0].text == "eval":

@@ -13,6 +13,8 @@ from typing import Final
 from bus.lazy.regex import lazy_regex
 from bus.shell.code_functions import COPY, DELETE, LANGUAGES, LINK, MOVE, SCRIPT, TREE, WRITE
 from bus.shell.inner import Arg, Inner
+from bus.shell.programs.code_lists import lists_in, taken, with_joins
+from bus.shell.programs.service_calls import service_calls
 from bus.shell.words import UNKNOWN
 
 _MOST: Final = 512
@@ -87,13 +89,6 @@ _NETWORK: Final = lazy_regex(
     r"|\b(?:get|file_get_contents|include|require|import)\s*\(?\s*['\"]https?://"
     r"|[`(]\s*['\"]?(?:curl|wget)\s"
 )
-_HTTP_DELETES: Final = lazy_regex(
-    r"""\b\w+\s*\(\s*['"`](https?://[^'"`]*)['"`][^;]{0,400}?\bmethod['"]?\s*(?::|=>)\s*['"]DELETE['"]"""
-    r"""|[\w)]\.del(?:ete)?\s*\(\s*['"`](https?://[^'"`]*)"""
-    r"""|\bmethod['"]?\s*:\s*['"]DELETE['"][^;{}]{0,200}?\bhost(?:name)?['"]?\s*:\s*['"]([\w.-]+)"""
-    r"""|\bNet::HTTP\.new\(\s*['"]([\w.-]+)['"][^;\n]{0,80}\.delete\b"""
-)
-"""`fetch(url, {method: 'DELETE'})`, `axios.delete(url)`."""
 _DECODES: Final = lazy_regex(
     r"\b(?:atob|base64_decode|decode_base64|Base64\.(?:strict_|urlsafe_)?decode64|unpack1?)\b|['\"]base64['\"]"
 )
@@ -118,9 +113,7 @@ def scanned_calls(program: str, code: str, operands: Sequence[str] = ()) -> Iter
     directory = _DIRECTORY_SET.search(code)
     for one in _calls(table, program, code):
         yield one._replace(directory=directory[1]) if directory else one
-    if "DELETE" in code or ".del" in code:
-        for match in islice(_HTTP_DELETES.finditer(code), _MOST):
-            yield Inner(argv=tuple(map(Arg, ("curl", "-X", "DELETE", next(filter(None, match.groups()))))))
+    yield from service_calls(code)
     if _RUNS_TEXT.search(code):
         if _NETWORK.search(code):
             yield Inner(sources=("curl",))
@@ -146,10 +139,12 @@ def _more(pattern: re.Pattern[str], code: str) -> bool:
 def _calls(table: Mapping[str, tuple[str, ...]], program: str, code: str) -> Iterator[Inner]:
     code = _plain(_MAPPED.sub(r"\1(", _HOMES.sub("'~'", _HOME.sub("~", code))))
     variables = {match[1]: match[2] or match[3] or "" for match in _ASSIGNED.finditer(code)}
+    lists = lists_in(code, variables)
+    code = with_joins(code, lists)
     gathered: list[str] | None = None
     for match in islice(_CALLS[id(table)].finditer(code), _MOST):
         command = table[match[1]]
-        words, end = _arguments(code, match.end(), variables)
+        words, end = _arguments(code, match.end(), variables, lists)
         if not words:
             # `Dir.glob("/etc/*").each { |f| File.delete(f) }`: the deleted paths are literals of another call.
             if gathered is None:
@@ -164,7 +159,10 @@ def _calls(table: Mapping[str, tuple[str, ...]], program: str, code: str) -> Ite
                 yield Inner(argv=(Arg("sqlite3"), Arg("database"), Arg(words[0])))
                 continue
             listed = len(words) > 1 and (
-                program in ("perl", "ruby") or match[1] in _LISTED or "[" in code[match.end() : end]
+                not lists.keys().isdisjoint(_WORD.findall(code[match.end() : end]))
+                or program in ("perl", "ruby")
+                or match[1] in _LISTED
+                or "[" in code[match.end() : end]
             )
             yield Inner(argv=tuple(map(Arg, words))) if listed else Inner(script=words[0])
             continue
@@ -222,7 +220,9 @@ def _opened(code: str, program: str) -> Iterator[Inner]:
             yield Inner(argv=tuple(map(Arg, ("truncate", "-s", "0", path) if emptied else ("tee", path))))
 
 
-def _arguments(code: str, start: int, variables: Mapping[str, str]) -> tuple[list[str], int]:
+def _arguments(
+    code: str, start: int, variables: Mapping[str, str], lists: Mapping[str, Sequence[str]]
+) -> tuple[list[str], int]:
     """The literals and variables of the call whose name ends at `start`, and where the call ends."""
     words: list[str] = []
     joined, depth, place, gathers = False, 0, start, False
@@ -250,7 +250,11 @@ def _arguments(code: str, start: int, variables: Mapping[str, str]) -> tuple[lis
             if name in _GATHERERS:
                 gathers = True
             plain = name.lstrip("$@")
-            if plain in variables:
+            if (held := lists.get(plain.partition(".")[0])) is not None:
+                dot = name.find(".")
+                some, place = taken(code, place if dot < 0 else place - len(name) + dot, held)
+                words += some
+            elif plain in variables:
                 words[-1:] = [words[-1] + variables[plain]] if joined and words else [*words[-1:], variables[plain]]
                 joined = False
             elif joined and words:

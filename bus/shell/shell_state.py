@@ -283,7 +283,8 @@ class Shell(ABC):
             text = self._change(program, args, words, call.stdin, text)
         if call.redirects or not found.is_fresh:
             inner += scripts_made(found, about, first, self.inside)
-            text = found.files.shown_by(about) if text is None else text
+            shown = found.files.shown_by(about)
+            text = text if shown is None else shown
         if call.redirects or known.changes:
             found.files.note(about, text)
             if (text or program == "tee") and (call.redirects or program == "tee"):

@@ -1,0 +1,74 @@
+"""Lists of literals in code of other languages than Python: how they are made and grown, and which items a use takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+from bus.lazy.regex import lazy_regex
+
+_MOST: Final = 64
+_MOST_ITEMS: Final = 64
+_LITERAL: Final = lazy_regex(r"""'((?:\\.|[^'\\]){0,1024})'|"((?:\\.|[^"\\]){0,1024})\"""")
+_WORDS: Final = lazy_regex(
+    r"(?:\bqw|%w)\s*(?:\(([^)]{0,1024})\)|\[([^\]]{0,1024})\]|\{([^}]{0,1024})\}|/([^/]{0,1024})/)"
+)
+_MADE: Final = lazy_regex(
+    r"""[$@]?\b([A-Za-z_]\w*)\s*=\s*(?:(?:Array|array)?\s*[\[(]([^\[\]()]{0,2048})[\])]|((?:\bqw|%w)\s*[(\[{/][^;\n]{0,1024}))"""
+)
+_GROWN: Final = lazy_regex(
+    r"""[$@]?\b([A-Za-z_]\w*)(?:\.(?:push|append|concat|unshift)!?\s*\(?|\[\]\s*=|\s*<<|\s*\+=|\s*\.=)\s*([^;\n]{1,1024})"""
+    r"""|\b(?:array_)?push\s*\(?\s*[$@]([A-Za-z_]\w*)\s*,\s*([^;\n]{1,1024})"""
+)
+_TAKEN: Final = lazy_regex(
+    r"""\s*(?:\.(join|slice|shift|drop)\s*\(\s*(?:(['"])(.{0,8}?)\2|(\d*))[^)]{0,16}\)|\[\s*(\d+)\s*(\.\.[^\]]{0,8})?\])"""
+)
+_JOINED: Final = lazy_regex(r"""\b(?:join|implode)\s*\(?\s*(['"])(.{0,8}?)\1\s*,\s*[@$]([A-Za-z_]\w*)\s*\)?""")
+
+
+def lists_in(code: str, variables: dict[str, str]) -> dict[str, tuple[str, ...]]:
+    """The lists of literals by the names of their variables. Texts that grow (`c += "x"`) are changed in `variables`."""
+    found: dict[str, tuple[str, ...]] = {}
+    for match in islice(_MADE.finditer(code), _MOST):
+        found[match[1]] = _items(match[2] if match[2] is not None else match[3])
+    for match in islice(_GROWN.finditer(code), _MOST):
+        name, given = match[1] or match[3], match[2] or match[4]
+        items = _items(given.partition(f"{name}.")[0] if "push" not in given and "<<" not in given else given)
+        if name in found:
+            found[name] = (*found[name], *items)[:_MOST_ITEMS]
+        elif name in variables and items:
+            variables[name] += items[0]
+    return {name: items for name, items in found.items() if items}
+
+
+def _items(text: str) -> tuple[str, ...]:
+    if words := _WORDS.search(text):
+        return tuple(next(filter(None, words.groups()), "").split())[:_MOST_ITEMS]
+    return tuple(
+        [match[1] if match[1] is not None else match[2] for match in islice(_LITERAL.finditer(text), _MOST_ITEMS)]
+    )
+
+
+def with_joins(code: str, lists: Mapping[str, Sequence[str]]) -> str:
+    """`code` with `join(" ", @a)` and `implode(" ", $a)` replaced by the text that they make."""
+
+    def text(match: re.Match[str]) -> str:
+        items = lists.get(match[3])
+        return match[0] if items is None else repr(match[2].join(items))
+
+    return _JOINED.sub(text, code)
+
+
+def taken(code: str, place: int, items: Sequence[str]) -> tuple[list[str], int]:
+    """What a use of a list takes from it (`a[0]`, `a.slice(1)`, `a.join(" ")`), and where the use ends."""
+    match = _TAKEN.match(code, place)
+    if match is None:
+        return list(items), place
+    if match[1] == "join":
+        return [(match[3] if match[2] else "").join(items)], match.end()
+    if match[1] is not None:
+        return list(items[int(match[4] or 0) :]), match.end()
+    first = int(match[5])
+    return list(items[first:] if match[6] else items[first : first + 1]), match.end()
