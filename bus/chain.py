@@ -14,7 +14,7 @@ from bus.errors import OverBudget
 from bus.events import STOPS, Event
 from bus.hookfiles import find_hooks
 from bus.hooks import LAYERS, NATIVE, Hook
-from bus.outcomes import Outcome
+from bus.outcomes import NOTHING, Outcome
 from bus.runners.per_file import calls
 from bus.tally import OPINIONS_ONLY, Tally
 from bus.tools import canonical_input, native_input
@@ -191,6 +191,9 @@ async def _run(evaluation: Evaluation, hook: Hook, event: Event, deadline: float
         except Exception as error:  # any exception of a library is a failure of this hook alone
             log.exception("hook %r broke its runner", hook.id)
             outcome = Outcome(failure=f"hook {hook.id!r} broke: {type(error).__name__}")
+    if outcome is NOTHING:
+        ms = round((time.monotonic() - start) * 1000, 3)
+        return outcome, Part(hook=hook.id, decision="abstain", layer=hook.layer, version=hook.version, ms=ms)
     decision, reason = outcome.decision, outcome.reason
     if outcome.failure:
         # Stop-like events never fail closed: there a block makes the agent go on.

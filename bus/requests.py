@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -29,6 +29,8 @@ MOST_BUDGET_MS: Final = 600_000
 
 _TOKEN: Final = re.compile(r"[0-9a-f]{32}")
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NO_TEXTS: Final = frozenset({b"body", b"verdict"})
+"""Fields of an entry that are bytes of msgpack, and may be large."""
 
 
 Flag = Literal["", "none", "kept"]
@@ -78,41 +80,45 @@ def read_request(entry: StreamEntry, keys: Keys) -> Request:
     An entry without a usable id gets one that is computed from its entry id, the same at every reading. A deadline is
     accepted only if an evaluator deferred or held the request: any other deadline would be by an agent's clock.
     """
-    fields, aside = entry.fields, entry.stream in (keys("waiting"), keys("decided"))
-
-    def text(name: bytes) -> str:
-        raw = fields.get(name)
-        return str(raw, "utf-8", "replace") if raw else ""
-
-    reply, prefix = text(b"reply"), keys("reply", "")
-    writable = reply.startswith(prefix) and _TOKEN.fullmatch(reply, len(prefix)) is not None
-    # A repair keeps the time of a moved entry in `sent`; an agent that sets it can only lose time.
-    added = min(entry.ms, _number(text(b"sent"))) if b"sent" in fields else entry.ms
-    name, parent = text(b"id"), text(b"parent")
-    deadline = (aside and _number(text(b"deadline"))) or added + min(_number(text(b"budget")), MOST_BUDGET_MS)
-    latest = (aside and _number(text(b"latest"))) or added + min(_number(text(b"patience")), MOST_BUDGET_MS)
+    fields, prefix, added = entry.fields, keys("reply", ""), entry.ms
+    texts = {name: str(raw, "utf-8", "replace") for name, raw in fields.items() if name not in _NO_TEXTS}
+    text = texts.get
+    reply, name, parent = text(b"reply", ""), text(b"id", ""), text(b"parent", "")
+    if b"sent" in fields:  # a repair keeps the time of a moved entry; an agent that sets it can only lose time
+        added = min(added, _number(texts[b"sent"]))
+    deadline = added + min(_number(text(b"budget", "")), MOST_BUDGET_MS)
+    latest = added + min(_number(texts[b"patience"]), MOST_BUDGET_MS) if b"patience" in fields else added
+    handed = entry.delivered
+    if not entry.stream.endswith(":requests") and entry.stream in (keys("waiting"), keys("decided")):
+        deadline = _number(text(b"deadline", "")) or deadline
+        latest = _number(text(b"latest", "")) or latest
+        handed += _number(text(b"handed", ""))
     return Request(
         entry=entry,
         id=name if _ID.fullmatch(name) else _own_id(entry),
-        reply=reply if writable else "",
+        reply=reply if reply.startswith(prefix) and _TOKEN.fullmatch(reply, len(prefix)) else "",
         deadline=deadline,
         latest=max(deadline, latest),
-        source=source_name(text(b"source")),
-        native=text(b"event")[:128],
-        host=text(b"host")[:255],
+        source=source_name(text(b"source", "")),
+        native=text(b"event", "")[:128],
+        host=text(b"host", "")[:255],
         body=fields.get(b"body", b""),
         parent=parent if parent and _ID.fullmatch(parent) else "",
-        fallback=text(b"fallback")[:512],
-        policy=_policy(text(b"policy")),
+        fallback=text(b"fallback", "")[:512],
+        policy=_policy(text(b"policy", "")),
         spooled=b"spooled" in fields and b"fallback" in fields,
-        handed=entry.delivered + (_number(text(b"handed")) if aside else 0),
-        folder=read_folder(text(b"folder"), text(b"repository")),
+        handed=handed,
+        folder=read_folder(text(b"folder", ""), text(b"repository", "")),
         added=added,
-        flag=_flag(text(b"flag")),
-        reporter=read_reporter(text(b"by"), text(b"version")),
-        user=text(b"user")[:128],
-        trace=checked_context(text(b"traceparent"), text(b"tracestate")) if b"traceparent" in fields else NO_CONTEXT,
+        flag=_flag(text(b"flag", "")),
+        reporter=read_reporter(text(b"by", ""), text(b"version", "")),
+        user=text(b"user", "")[:128],
+        trace=_trace(texts) if b"traceparent" in fields else NO_CONTEXT,
     )
+
+
+def _trace(texts: Mapping[bytes, str]) -> TraceContext:
+    return checked_context(texts[b"traceparent"], texts.get(b"tracestate", ""))
 
 
 def checked_context(traceparent: str, tracestate: str) -> TraceContext:
@@ -281,7 +287,10 @@ def answer_call(
         fields += ["decided", str(decided)]
     if request.parent:
         fields += ["parent", request.parent]
-    fields += (*request.trace.pairs(), *(("user", request.user) if request.user else ()))
+    if request.trace.traceparent:
+        fields += request.trace.pairs()
+    if request.user:
+        fields += ["user", request.user]
     if request.fallback:
         fields += ["fallback", request.fallback]
         report = ["id", event_id(), "of", request.id, "fallback", request.fallback, *about]

@@ -342,10 +342,13 @@ class Evaluator:
         """The calls that answer a request with the verdict of its hooks, or hold it; `run` runs one hook of a claimed one."""
         request, policy = handled.request, self._replies.strictest_policy(handled.request)
         with evaluation_span(request, handled.event, GROUP, policy) as (request, event, span):
-            placed = handled._replace(request=request, event=event)
+            placed = HandledRequest(request, event, handled.in_force, handled.hooks)
             verdict = await self._evaluate(placed, run or placed.in_force.run, is_rerun, budget_end)
             note_verdict(span, verdict)
-        conclude = partial(self._held.conclude, request, event, owner="" if run is None else self.name)
+        owner = "" if run is None else self.name
+        if not verdict.charges:
+            return await self._held.conclude(request, event, verdict, owner)
+        conclude = partial(self._held.conclude, request, event, owner=owner)
         return await self._limited.send(conclude, event, verdict, request.user)
 
     async def _evaluate(self, handled: HandledRequest, run: Run, is_rerun: bool, budget_end: int) -> Verdict:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from bus import __version__
@@ -36,6 +37,7 @@ def reporter(program: str) -> str:
     return f"{program}/{__version__}"
 
 
+@lru_cache(256)
 def read_reporter(by: str, version: str) -> Reporter:
     """The sender in those fields; what has another form counts as unknown, since anybody may write it."""
     return Reporter(by if _BY.fullmatch(by) else "", _number(version)) if by or version else UNKNOWN_REPORTER

@@ -9,8 +9,9 @@ from typing import Final, NamedTuple
 from bus.events import Event
 from bus.hookfiles import find_hooks
 from bus.hooks import Hook
-from bus.matching.condition_cost import size_of
+from bus.matching.condition_cost import characters_of
 from bus.matching.conditions import Condition
+from bus.matching.patterns import Index
 from bus.matching.rules import seen_call
 from bus.shell import commands_if_light
 
@@ -54,13 +55,21 @@ class Candidates(NamedTuple):
 class CandidatesMemory:
     """Remembers the candidates of each kind of event. An index gives the same tuple for the same kind."""
 
-    def __init__(self, conditions: Mapping[str, Condition], always: frozenset[str]) -> None:
+    def __init__(self, index: Index[Hook], conditions: Mapping[str, Condition], always: frozenset[str]) -> None:
         """`always` are the rules that any command line may fit."""
-        self._conditions, self._always = conditions, always
+        self._index, self._conditions, self._always = index, conditions, always
         self._known: dict[int, Candidates] = {}
+        self._last: tuple[Event | None, Candidates] = (None, self._worked_out(()))
 
-    def of(self, found: tuple[Hook, ...]) -> Candidates:
-        """The candidates for the hooks that an index found; worked out once."""
+    def of(self, event: Event) -> Candidates:
+        """The candidates of an event; those of the last one are remembered, since a request needs them several times."""
+        last = self._last
+        if last[0] is not event:
+            last = self._last = (event, self._of_kind(self._index.find(event)))
+        return last[1]
+
+    def _of_kind(self, found: tuple[Hook, ...]) -> Candidates:
+        """The candidates for the hooks that the index found; worked out once."""
         known = self._known.get(id(found))
         if known is None:
             if len(self._known) >= _REMEMBER:
@@ -88,7 +97,7 @@ class CandidatesMemory:
 
 def is_heavy(candidates: Candidates, event: Event) -> bool:
     """Whether these hooks' rules may take long to check the event's command or its texts."""
-    if candidates.read_texts and size_of(event.input).characters > _LONG_TEXT:
+    if candidates.read_texts and characters_of(event.input) > _LONG_TEXT:
         return True
     if not candidates.read_lines:
         return False  # an input named `command` need not be a command line: a patch has that name too

@@ -97,8 +97,13 @@ def _may_hold(condition: str, agent: str) -> bool:
 
 def was_guarded(verdict: Verdict) -> bool:
     """Whether any hook contributed to a verdict, on any host."""
-    rules = (name for silent in verdict.silent.values() for name in silent)
-    return bool(verdict.parts) or any(not name.startswith(_ITSELF) for name in rules)
+    if verdict.parts:
+        return True
+    for silent in verdict.silent.values():
+        for name in silent:
+            if not name.startswith(_ITSELF):
+                return True
+    return False
 
 
 async def missing_guard(connections: Connections, keys: Keys, places: Directories, *, shared: bool) -> str:

@@ -85,9 +85,10 @@ class HookSet:
         self.model = highest(layers, lambda file: file.model)
         ordered = sorted(self.hooks.values(), key=lambda hook: hook.order)
         self._conditions = {entry.id: compile_condition(entry.when) for entry in taken.values() if entry.when}
+        self.reads_sessions = any(condition.uses_session for condition in self._conditions.values())
         self._index = Index([(hook, hook.on) for hook in ordered])
         self._sieve = Sieve({hook.id: hook.rule for hook in ordered if hook.rule is not None})
-        self._candidates = CandidatesMemory(self._conditions, self._sieve.always)
+        self._candidates = CandidatesMemory(self._index, self._conditions, self._sieve.always)
         self._targets = Index([(endpoint, endpoint.events) for endpoint in self.endpoints.values()])
 
     def prepare(self) -> HookSet:
@@ -100,7 +101,7 @@ class HookSet:
 
     def session_conditions(self, event: Event, disk: Disk) -> list[Condition]:
         """The conditions that read facts of the session, of the hooks that may fit; `blocking` needs these facts."""
-        candidates = self._candidates.of(self._index.find(event))
+        candidates = self._candidates.of(event)
         if not candidates.read_sessions:
             return []
         heavy = is_heavy(candidates, event)
@@ -110,10 +111,9 @@ class HookSet:
 
     def question(self, event: Event, session: Session = None) -> MatchQuestion | None:
         """The checks that may take long; None if there are none. A process that can be killed does them before `blocking`."""
-        candidates = self._candidates.of(self._index.find(event))
-        heavy = is_heavy(candidates, event)
-        size = size_of(event.facts()) if candidates.conditions else None
-        conditions = candidates.conditions
+        candidates = self._candidates.of(event)
+        heavy, conditions = is_heavy(candidates, event), candidates.conditions
+        size = size_of(event.facts()) if conditions else None
         costly = {} if size is None else {entry.text: None for entry in conditions if entry.is_costly(size)}
         if not heavy and not costly:
             return None
@@ -127,7 +127,7 @@ class HookSet:
 
         `findings` are the answers to the event's `question`, `session` the facts for conditions; rules look up with `disk`.
         """
-        candidates = self._candidates.of(self._index.find(event))
+        candidates = self._candidates.of(event)
         fitting = self._fitting(candidates, event, findings, disk or light_disk())
         if candidates.unconditional:
             return fitting

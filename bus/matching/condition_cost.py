@@ -6,6 +6,7 @@ every element, each use of `event` within a loop copies the event (0.1 us an ele
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from bus.errors import PatternError
@@ -56,6 +57,14 @@ def size_of(value: object) -> Size:
         longest = max(longest, len(parts))
         left.extend(parts)
     return Size(elements, longest, characters)
+
+
+def characters_of(values: Mapping[str, Any]) -> int:
+    """The characters of all texts in a tool's input."""
+    try:
+        return len("".join((*values, *values.values())))  # most inputs have only texts: a tenth of the time (measured)
+    except TypeError:
+        return size_of(values).characters
 
 
 class Shape(NamedTuple):

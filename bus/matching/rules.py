@@ -249,8 +249,7 @@ UNCHECKED: Final = "the command was not checked as a whole: it took too long"
 
 def unread_notes(rules: Iterable[Rule], event: Event) -> tuple[str, ...]:
     """The notes of a verdict about a command line that these rules could not read completely."""
-    text = command_of(event)
-    if not isinstance(text, str) or not any(rule.commands for rule in rules):
+    if not any(rule.commands for rule in rules) or (text := command_of(event)) is None:
         return ()
     line = commands(text)
     if line.stopped:

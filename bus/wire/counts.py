@@ -33,6 +33,7 @@ a field takes a twentieth of the script's work (measured). `expanded` makes verd
 
 
 @lru_cache(maxsize=4096)  # there are few labels, and each request counts some
+@lru_cache(2048)
 def field(name: str, *labels: str) -> str:
     """The field of one count: its name and its labels."""
     return BETWEEN.join((name, *(label.replace(BETWEEN, "_").replace("\n", "_") for label in labels)))

@@ -181,8 +181,12 @@ class HeldRequests:
             log.warning("request %s of %s is another call than the one that is held", request.id, request.source)
             asked = 0
         if not asked:
-            carried = carried_calls(self._keys, request, event, verdict, self._clock.now())
-            return [self._replies.answer(request, event, verdict, owner=owner), *carried]
+            reply = self._replies.answer(request, event, verdict, owner=owner)
+            return (
+                [reply, *carried_calls(self._keys, request, event, verdict, self._clock.now())]
+                if verdict.messages
+                else [reply]
+            )
         now = Approval(question=request.id, state="overtaken", asked=asked, answered=self._clock.now())
         ended = held_verdicts.overtaken_by_rules(verdict, now)
         reply = self._replies.answer(request, event, ended, owner=owner, ends_question=True)

@@ -75,11 +75,11 @@ class FileNotices:
 
         If no guard protects the session, there is a note too.
         """
-        waiting = tuple(dict.fromkeys((*in_force.waiting, *verdict.waiting)))
         missing = self._missing_guard(event.source, in_force, verdict) if event.type in PRE_TOOL else ""
-        warnings = (missing,) if missing else ()
-        if not waiting and not warnings:
+        if not missing and not in_force.waiting and not verdict.waiting:
             return verdict
+        waiting = tuple(dict.fromkeys((*in_force.waiting, *verdict.waiting)))
+        warnings = (missing,) if missing else ()
         new = [text for text in (*waiting, *warnings) if not await self._was_noted(request, event, text)]
         return msgspec.structs.replace(verdict, waiting=waiting, notes=(*verdict.notes, *new))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import msgspec
 
@@ -57,11 +57,12 @@ class RequestHooks:
 
     async def fitting(self, event: Event) -> list[Hook]:
         """The blocking hooks that fit `event`, in order."""
-        conditions = self.hook_set.session_conditions(event, self._disk)
-        session = await self._look_up(event, conditions) if conditions else None
-        question = self.hook_set.question(event, session)
-        findings = await self._find(question) if question is not None else None
-        return self.hook_set.blocking(event, findings, self._disk, session)
+        hook_set, session, findings = self.hook_set, None, None
+        if hook_set.reads_sessions and (conditions := hook_set.session_conditions(event, self._disk)):
+            session = await self._look_up(event, conditions)
+        if (question := hook_set.question(event, session)) is not None:
+            findings = await self._find(question)
+        return hook_set.blocking(event, findings, self._disk, session)
 
     async def _look_up(self, event: Event, conditions: Sequence[Condition]) -> Session:
         """What the conditions read of the event's session; its record is asked once for a request."""
@@ -83,15 +84,18 @@ class RequestHooks:
     def notes(self, event: Event, hooks: Sequence[Hook]) -> tuple[str, ...]:
         """The verdict's notes on a command that could not be read as a whole, and on facts that may be missing."""
         findings = self._findings_for(event)
-        missing = (f"{_MISSING}: {self._memory.missing}",) if self._memory is not None and self._memory.missing else ()
         if findings is not None and findings.rules:
-            return (*findings.notes, *missing)
-        return (*unread_notes([hook.rule for hook in hooks if hook.rule is not None], event), *missing)
+            notes = findings.notes
+        else:
+            notes = unread_notes([hook.rule for hook in hooks if hook.rule is not None], event)
+        if self._memory is None or not self._memory.missing:
+            return notes
+        return (*notes, f"{_MISSING}: {self._memory.missing}")
 
     async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:
         """The outcome of one hook. A condition that took too long counts as true for a rule, and as a failure for others."""
         outcome = await self._outcome(hook, event, seconds)
-        if not hook.when or self._session is None or outcome is RULE_SILENT or self._memory is None:
+        if self._session is None or self._memory is None or not hook.when or outcome is RULE_SILENT:
             return outcome
         condition = compile_condition(hook.when)
         return with_facts(outcome, condition, self._session, self._memory) if condition.uses_session else outcome
@@ -133,7 +137,10 @@ class RequestHooks:
         return findings
 
     def _findings_for(self, event: Event) -> Findings | None:
-        return next((findings for checked_input, findings in self._found if checked_input is event.input), None)
+        for checked_input, findings in self._found:
+            if checked_input is event.input:
+                return findings
+        return None
 
 
 HooksFor = Callable[[Event], RequestHooks]
@@ -153,9 +160,9 @@ class HandledRequest(NamedTuple):
     in_force: RequestHooks
     hooks: Sequence[Hook] = ()
 
-    async def with_fitting_hooks(self) -> Self:
+    async def with_fitting_hooks(self) -> HandledRequest:
         """The same request with the hooks that fit its event; raises OverBudget as RequestHooks does."""
-        return self._replace(hooks=await self.in_force.fitting(self.event))
+        return HandledRequest(self.request, self.event, self.in_force, await self.in_force.fitting(self.event))
 
     @property
     def is_light(self) -> bool:
@@ -167,6 +174,7 @@ class HandledRequest(NamedTuple):
 
     async def needs_slot(self, placement: Placement) -> bool:
         """Whether it takes more than rules of this process; raises Unreachable."""
-        return any(hook.kind != "rule" for hook in self.hooks) or (
-            placement.is_remote(self.event) and await placement.needs_host(self.event, self.hooks, self.request.folder)
-        )
+        for hook in self.hooks:
+            if hook.kind != "rule":
+                return True
+        return await placement.needs_host(self.event, self.hooks, self.request.folder)
