@@ -49,6 +49,29 @@ hooks:
       rule: {{decision: ask, reason: New packages are looked at by a person}}}}
   - {{id: deploys, on: tool:pre_execute, tool: bash, hold: {{timeout: 3600, default: deny}},
       rule: {{decision: ask, command: ["^make deploy"], reason: A person decides on deploys}}}}
+  - {{id: not-too-fast, on: tool:pre_execute, rule: {{decision: deny, limit: 30 per minute per session,
+      reason: Thirty calls a minute are enough}}}}
+  - {{id: a-busy-day, on: tool:pre_execute, rule: {{decision: warn, limit: 1000 calls per day per user,
+      reason: You are over a thousand calls today}}}}
+workflows:
+  - name: plan-first
+    description: No edit before a plan.
+    sources: [qwen]
+    steps:
+      - name: plan
+        on_enter: [{{action: context, text: "Read the code and write a plan. Edit nothing yet."}}]
+        allowed_tools: [read, grep, glob]
+        transitions: [{{to: work, on: user:prompt_submit, when: event.data.prompt.startsWith("go")}}]
+      - name: work
+        on_enter: [{{action: context, text: The plan is approved. Now work.}}]
+        rules: [{{command_pattern: "^git push", message: a person pushes}}]
+    tests:
+      - name: no edit before the plan
+        events:
+          - {{source: qwen, on: session:start, step: plan, context: write a plan}}
+          - {{source: qwen, tool: edit, path: app.py, expect: deny, reason: allowed}}
+          - {{source: qwen, prompt: go, step: work}}
+          - {{source: qwen, tool: edit, path: app.py, expect: allow}}
 endpoints:
   - {{id: audit, url: "http://127.0.0.1:{port}/ok", events: ["tool:pre_execute"], secret: "env:SCREENS_SECRET"}}
   - {{id: chat, url: "http://127.0.0.1:{port}/busy", events: ["tool:pre_execute"], when: 'verdict.decision == "deny"',
@@ -69,6 +92,15 @@ CALLS: Final = (
     ("gemini", "a91c-77", "bash", {"command": "git reset --hard HEAD~20"}),
 )
 
+
+PLANNED: Final = (
+    {"type": "session:start"},
+    {"type": "tool:pre_execute", "tool": "edit", "input": {"path": "src/app/models.py"}},
+    {"type": "user:prompt_submit", "data": {"prompt": "go"}},
+    {"type": "tool:pre_execute", "tool": "edit", "input": {"path": "src/app/models.py"}},
+    {"type": "tool:pre_execute", "tool": "bash", "input": {"command": "git push origin models"}},
+)
+"""A session that a workflow leads from its plan to its work."""
 
 HELD: Final = {
     "type": "tool:pre_execute",
@@ -154,6 +186,11 @@ def screens(ids: dict[str, str]) -> list[Screen]:
         Screen("guards-list", ("guards", "list")),
         Screen("guards-show", ("guards", "show", "fork-bomb")),
         Screen("plugins-list", ("plugins", "list")),
+        Screen("limits-list", ("limits", "list")),
+        Screen("workflows-list", ("workflows", "list")),
+        Screen("workflows-show", ("workflows", "show", "plan-first")),
+        Screen("workflows-test", ("workflows", "test", "hooks.yaml")),
+        Screen("workflows-trace", ("workflows", "trace", "qw-20c1")),
         Screen("simulate", ("simulate", "tried.json")),
         Screen("backtest", ("backtest", "--hooks", "candidate.yaml", "--add", "--since", "1h")),
         Screen("suggest", ("suggest",)),
@@ -261,7 +298,7 @@ def picture(text: str, columns: int, title: str) -> str:
     return re.sub(r"terminal-\d+", "t", svg)
 
 
-FORMAT: Final = """<svg viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
+FORMAT: Final = """<svg xml:space="preserve" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <style>.{unique_id}-matrix {{font-family: monospace; font-size: {char_height}px; line-height: {line_height}px}}
 .{unique_id}-title {{font-family: monospace; font-size: 18px}}
 {styles}</style>
@@ -366,6 +403,9 @@ def fleet() -> Iterator[dict[str, str]]:
             fleethook("install", "codex", "--events", "PreToolUse,Stop", "--yes")
             ids = calls(range(len(CALLS)), 0.2)
             fleethook("publish", stdin='{"type": "session:end", "source": "codex", "session": "rollout-2291"}')
+            for event in PLANNED:
+                whole = {"source": "qwen", "session": "qw-20c1", "cwd": "/srv/app", **event}
+                fleethook("request", stdin=json.dumps(whole))
             fleethook("plugins", "new", "house-style", "--to", f"{folder}/config/fleethook/plugins")
             fleethook("plugins", "enable", "house-style", "--yes")
             with held_call() as held:

@@ -24,6 +24,8 @@ COMMANDS: Final = {
     "start": Lazy("workers.cli.workflows.order:start", "Give a session a workflow, or put it into another step."),
     "stop": Lazy("workers.cli.workflows.order:stop", "End a workflow for a session."),
 }
+_MOST: Final = 2_000
+"""Characters of a text that `show` prints."""
 _COLUMNS: Final = ("WORKFLOW", "STEPS", "STARTS", "SESSIONS", "LAYER", "FROM")
 
 
@@ -75,11 +77,11 @@ def show(fleet: Context, name: str) -> None:
     if fleet.json:
         fleet.data({**_record(hook), "sessions": [state_record(hook.id, state) for state in inside]})
         return
-    fleet.data("\n".join(plain(line, 2_000) for line in _lines(hook)))
+    fleet.data("\n".join(_lines(hook)))
     for state in inside:
         fleet.data(
             f"  session {plain(state.session)} of {plain(state.source)}: {plain(state.step) or 'no step'} "
-            f"since {clock(state.entered)}, {state.transitions} transitions"
+            f"since {clock(state.entered)}, {state.transitions} transition{'' if state.transitions == 1 else 's'}"
         )
 
 
@@ -149,50 +151,61 @@ def _starts(hook: Hook) -> str:
 
 
 def _lines(hook: Hook) -> Iterator[str]:
+    from workers.cli.formatting import plain
+
     workflow = hook.workflow
     if workflow is None:
         return
-    yield f"{hook.id}  {hook.layer}  {hook.origin}"
+    yield f"{plain(hook.id)}  {hook.layer}  {plain(hook.origin)}"
     if hook.description:
-        yield f"  {hook.description}"
-    yield f"  starts      {_starts(hook)}"
-    yield f"  sees        {', '.join(hook.on)}"
+        yield f"  {plain(hook.description, _MOST)}"
+    yield _field("starts", _starts(hook))
+    yield _field("sees", ", ".join(hook.on))
     if workflow.variables:
-        yield f"  variables   {', '.join(f'{name}={value}' for name, value in workflow.variables.items())}"
+        yield _field("variables", ", ".join(f"{name}={value}" for name, value in workflow.variables.items()))
     yield from _rule_lines(workflow.rules, "  ")
     for step in workflow.steps:
+        yield f"  step {plain(step.name)}" + (f": {plain(step.description, _MOST)}" if step.description else "")
         yield from _step_lines(step)
     for trigger in workflow.triggers:
         when = f" when {trigger.when}" if trigger.when else ""
-        yield f"  at {', '.join(trigger.on)}{when}: {_actions(trigger.actions)}"
+        yield "  " + plain(f"at {', '.join(trigger.on)}{when}: {_actions(trigger.actions)}", _MOST)
     if workflow.exit_condition:
-        yield f"  ends when   {workflow.exit_condition}"
+        yield _field("ends when", workflow.exit_condition)
 
 
 def _step_lines(step: FlowStep) -> Iterator[str]:
-    yield f"  step {step.name}" + (f": {step.description}" if step.description else "")
+    from workers.cli.formatting import plain
+
     if step.allowed_tools is not None:
-        yield f"    allows    {', '.join(step.allowed_tools) or 'no tool'}"
+        yield _field("allows", ", ".join(step.allowed_tools) or "no tool", "    ")
     if step.blocked_tools:
-        yield f"    blocks    {', '.join(step.blocked_tools)}"
+        yield _field("blocks", ", ".join(step.blocked_tools), "    ")
     yield from _rule_lines(step.rules, "    ")
     if step.on_enter:
-        yield f"    on enter  {_actions(step.on_enter)}"
+        yield _field("on enter", _actions(step.on_enter), "    ")
     if step.on_exit:
-        yield f"    on exit   {_actions(step.on_exit)}"
+        yield _field("on exit", _actions(step.on_exit), "    ")
     for condition in step.exit_conditions:
-        yield f"    needs     {condition.kind} {condition.text}".rstrip()
+        yield _field("needs", f"{condition.kind} {condition.text}", "    ")
     for transition in step.transitions:
         on = f" at {', '.join(transition.on)}" if transition.on else ""
         when = f" when {transition.when}" if transition.when else ""
-        yield f"    -> {transition.to}{on}{when}"
+        yield "    " + plain(f"-> {transition.to}{on}{when}", _MOST)
 
 
 def _rule_lines(rules: tuple[ToolRule, ...], indent: str) -> Iterator[str]:
     for rule in rules:
         about = ", ".join((*rule.tools, *rule.mcp_tools)) or "any tool"
-        more = " ".join(filter(None, (rule.command_pattern, rule.when)))
-        yield f"{indent}{rule.decision:<9} {about} {more}".rstrip() + (f": {rule.message}" if rule.message else "")
+        more = " ".join(filter(None, (about, rule.command_pattern, rule.when)))
+        yield _field(rule.decision, more + (f": {rule.message}" if rule.message else ""), indent)
+
+
+def _field(label: str, text: str, indent: str = "  ") -> str:
+    """A line of a name and its text; the texts of one block begin in one column."""
+    from workers.cli.formatting import plain
+
+    return f"{indent}{label:<9} {plain(text, _MOST)}".rstrip()
 
 
 def _actions(actions: tuple[Action, ...]) -> str:

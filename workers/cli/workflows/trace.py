@@ -5,16 +5,29 @@ from __future__ import annotations
 import click
 
 from workers.cli.common import Context, common_options, pass_fleet
+from workers.cli.formatting import COLOURS, clock, plain
+from workers.cli.screens.columns import Cell, Column, session_colour, sign
+from workers.cli.screens.rows import no_trunc_option, shown_ids
 
 _MOST_SESSIONS = 100
+_COLUMNS: tuple[Column, ...] = (
+    Column("TIME", 12),
+    Column("SESSION", 8, rank=4),
+    Column("WORKFLOW", 10, rank=2),
+    Column("STEP", 8, rank=1),
+    Column("DECISION", 8, rank=1),
+    Column("DID", 16, rank=3),
+    Column("EVENT", 10, rank=5),
+)
 
 
 @click.command()
 @click.argument("session", required=False)
 @click.option("--workflow", "name", metavar="NAME", help="Only of this workflow.")
+@no_trunc_option
 @common_options
 @pass_fleet
-def trace(fleet: Context, session: str | None, name: str | None) -> None:
+def trace(fleet: Context, session: str | None, name: str | None, whole: bool) -> None:
     """Show what the workflows of a session did, oldest first: transitions, denials and actions, each with its event.
 
     SESSION is the agent's id of the session, or the beginning of it; without it, the sessions that changed last are shown.
@@ -23,7 +36,6 @@ def trace(fleet: Context, session: str | None, name: str | None) -> None:
     from bus.errors import NotFound
     from bus.wire.connections import Connections
     from bus.workflow_steps.state import FlowRecord
-    from workers.cli.formatting import clock, plain
     from workers.workflows.records import list_states, record_of, session_log
 
     async def work(connections: Connections) -> list[FlowRecord]:
@@ -43,18 +55,21 @@ def trace(fleet: Context, session: str | None, name: str | None) -> None:
         raise NotFound(f"no workflow has done anything in a session {session!r}")
     if not records:
         fleet.say("no workflow has done anything yet")
-    columns = ("TIME", "SESSION", "WORKFLOW", "STEP", "DECISION", "DID", "EVENT")
+    ids = shown_ids([record.event for record in records], whole)
     rows = [
-        (
-            clock(record.ms),
-            plain(record.session),
-            plain(record.workflow),
-            plain(f"{record.before or '-'} -> {record.after or '-'}" if record.moved else record.after or "-"),
-            record.decision if record.decision != "abstain" else "-",
-            plain(record.reason or ", ".join(record.actions), 120) or "-",
-            record.event,
-        )
-        for record in records
+        [
+            Cell(clock(record.ms), "bright_black"),
+            Cell(plain(record.session), session_colour(record.session)),
+            Cell(plain(record.workflow)),
+            Cell(plain(f"{record.before or '-'} -> {record.after or '-'}" if record.moved else record.after or "-")),
+            Cell(sign(record.decision.replace("abstain", "")), COLOURS.get(record.decision)),
+            Cell(plain(record.reason or ", ".join(record.actions), 300) or "-"),
+            Cell(name, "bright_black"),
+        ]
+        for record, name in zip(records, ids, strict=True)
     ]
+    columns = _COLUMNS
+    if session and not whole and len({record.session for record in records}) == 1:  # the one that was asked for
+        columns, rows = (columns[0], *columns[2:]), [[row[0], *row[2:]] for row in rows]
     if rows:
-        fleet.table(columns, rows)
+        fleet.table(columns, rows, whole=whole)
