@@ -7,7 +7,7 @@ PIP_INSTALL = { $(BIN)/python -m pip --version || $(BIN)/python -m ensurepip; } 
 # `make test T=tests/unit` runs a part.
 T      ?= tests
 
-.PHONY: help demo test test-wheel test-agents guards check format docs costs screens page-screens chaos fuzz bench bench-feed soak coverage clean
+.PHONY: help demo test test-wheel test-agents guards check format docs costs screens page-screens chaos fuzz bench bench-agents bench-feed soak coverage clean
 help:
 	@echo "make demo      a scripted fleet through the real processes and a real server"
 	@echo "make test      all tests but the long sizes; TIMED=1 also holds them to their figures in seconds"
@@ -23,6 +23,7 @@ help:
 	@echo "make bench-feed  1,000 clients of the live feed: CPU, memory, delays"
 	@echo "make soak      a gateway under mixed load for ten minutes: whether its memory is flat"
 	@echo "make bench     what it costs against bare libraries, ratios first"
+	@echo "make bench-agents  how much longer a tool call takes in real agent programs (npm) with hooks than without"
 	@echo "make costs     measure the ranges of docs/costs.md, for about an hour"
 	@echo "make coverage  the tests with branch coverage"
 	@echo "make clean     removes the virtual environment and caches"
@@ -122,6 +123,10 @@ fuzz: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/fleethook bench
+
+# Real agent programs, with hooks and without, in turn; three minutes each. `make bench-agents A=claude ROUNDS=9` measures one.
+bench-agents: $(VENV)/.dev
+	$(BIN)/python -m tests.agents.bench $(A) --rounds $(or $(ROUNDS),5)
 
 # The live feed with 1,000 clients, in two minutes. Other sizes: `make bench-feed FEED="--clients 100 --rate 50"`.
 bench-feed: $(VENV)/.dev

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Final
 
 from bus import installs
 from bus.agents import find
@@ -16,16 +17,27 @@ from bus.installs.http_hooks import require_usable
 from bus.installs.manifest import FileChange, InstallPlan, read, real, record_events, records
 from bus.secrets.redaction import redact_text
 
+ALL: Final = "all"
+"""As the events of an install: every event that may be subscribed."""
+
+DEFAULT: Final = "default"
+"""The same for the events that an install subscribes if none is named."""
+
 
 def events_for(agent: str, names: Iterable[str] | None = None) -> tuple[str, ...]:
-    """The events that an install subscribes: the named ones (the agent's names or canonical types), else all useful ones."""
+    """The events that an install subscribes: the named ones (the agent's names or canonical types), else the default ones.
+
+    `all` and `default` are names too, so `default,MessageDisplay` adds one event to the default ones.
+    """
     dialect = find(agent)
-    if names is None:
-        return default_events(dialect, base.quiet_events(agent))
+    quiet, never = base.quiet_events(agent), base.never_events(agent)
     chosen: dict[str, None] = {}
-    for name in names:
+    for name in [DEFAULT] if names is None else names:
+        if name in {ALL, DEFAULT}:
+            chosen |= dict.fromkeys(default_events(dialect, never if name == ALL else quiet))
+            continue
         # Of a canonical type, only the default events: some agents have two names for one event.
-        leave = () if name in dialect.capabilities else base.quiet_events(agent)
+        leave = () if name in dialect.capabilities else quiet
         chosen |= dict.fromkeys(chosen_events(dialect, [name], leave) or chosen_events(dialect, [name]))
     return tuple(chosen)
 

@@ -109,11 +109,44 @@ class BenchRecord(msgspec.Struct, kw_only=True):
             old.bar = None if bar is None else widened(old.bar, bar)
 
 
+class AgentSide(msgspec.Struct, kw_only=True):
+    """What the hooks of one install cost in one agent."""
+
+    hooks: str
+    added: float
+    """How many milliseconds longer a call takes."""
+    events: list[str]
+    """The events of one call that each start a hook process."""
+    later: list[str] = []
+    """Those of them that the agent does not wait for."""
+
+
+class AgentFigure(msgspec.Struct, kw_only=True):
+    """The time of one call in one real agent."""
+
+    agent: str
+    version: str
+    bar: float
+    bare: float
+    """Milliseconds of a call without hooks."""
+    sides: list[AgentSide]
+
+
+class AgentRecord(msgspec.Struct, kw_only=True):
+    """The figures of `make bench-agents`."""
+
+    machine: str = ""
+    figures: list[AgentFigure] = msgspec.field(default_factory=list)
+    missing: dict[str, str] = msgspec.field(default_factory=dict)
+    """The agents that could not be had, and why."""
+
+
 class Costs(msgspec.Struct, kw_only=True):
     """The content of docs/costs.json."""
 
     demo: DemoRecord = msgspec.field(default_factory=DemoRecord)
     bench: BenchRecord = msgspec.field(default_factory=BenchRecord)
+    agents: AgentRecord = msgspec.field(default_factory=AgentRecord)
 
 
 def widened(known: Range | None, value: float) -> Range:
@@ -155,7 +188,45 @@ least {costs.bench.rounds}. The ratio is ours divided by the baseline's.
 
 {table(("what", "against", "ratio", "bar", "bar met", "ours"), map(_bench_row, costs.bench.figures))}
 Single rounds vary by a third with the load of the machine's other guests. The ratio of a request also depends on which of its
-three processes share a core, and the scheduler moves them every second. So the benchmark has a ratio for each placement too."""
+three processes share a core, and the scheduler moves them every second. So the benchmark has a ratio for each placement too.\
+{_agents(costs.agents)}"""
+
+
+def _agents(record: AgentRecord) -> str:
+    if not record.machine:
+        return ""
+    missing = "".join(f"\n{name} could not be had: {why}.\n" for name, why in record.missing.items())
+    return f"""
+
+## In real agents
+
+`make bench-agents` (`A=claude` for one) runs the agent programs of `make test-agents` with a scripted model, and prints how
+much longer one tool call takes with Fleethook's hooks than without. A call's time is from the moment at which the model has
+asked for the command to the moment at which the agent comes back with its result, so the model's own time is not in it.
+Sessions without hooks, with the default events and with all events take turns; a figure is the difference of the medians. The
+bars are for a machine with nothing else to do: on another one, give the bench priority (`chrt -f 5 make bench-agents`).
+
+An agent that waits for a hook is delayed by more than the hook's own 2 ms: it starts the process, often in a shell of its own,
+and reads the answer when its event loop comes to it. So count the processes that it waits for. OpenCode's plugin starts no
+process while a gateway runs on its machine.
+
+{record.machine}
+
+{table(("agent", "hooks", "one call without", "added", "bar", "processes per call"), _agent_rows(record))}{missing}"""
+
+
+def _agent_rows(record: AgentRecord) -> Iterable[tuple[str, ...]]:
+    for figure in record.figures:
+        for number, side in enumerate(figure.sides):
+            later = f"; not waited for: {', '.join(side.later)}" if side.later else ""
+            yield (
+                f"{figure.agent} {figure.version}",
+                side.hooks,
+                f"{figure.bare:.1f} ms",
+                f"{side.added:.1f} ms",
+                "-" if number else f"{figure.bar:g} ms, {'met' if side.added <= figure.bar else 'not met'}",
+                f"{len(side.events)} ({', '.join(side.events)}{later})" if side.events else "0",
+            )
 
 
 def _demo_rows(demo: DemoRecord) -> Iterable[tuple[str, str]]:

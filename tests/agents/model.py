@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -34,12 +35,16 @@ class Model:
         self._lock, self._done = threading.Lock(), 0
         self.requests: list[dict[str, Any]] = []
         self.paths: list[str] = []
+        self.came: dict[int, float] = {}
+        """When the first request with so many results came, by `time.perf_counter`."""
+        self.went: dict[int, float] = {}
+        """When the call of this number was sent, for the last time."""
 
     def asks(self, command: str, *before_calls: Step) -> None:
         """Begin anew, with one command to run: once, or once after each of these."""
         self.command, self.before_calls, self._done = command, before_calls or (nothing,), 0
-        self.requests.clear()
-        self.paths.clear()
+        for kept in (self.requests, self.paths, self.came, self.went):
+            kept.clear()
 
     def wants(self, results: int) -> bool:
         """Whether it asks for the command once more, now that it has so many results."""
@@ -51,6 +56,11 @@ class Model:
             while self._done <= number < len(self.before_calls):
                 self._done += 1
                 self.before_calls[self._done - 1]()
+
+    @property
+    def between(self) -> list[float]:
+        """For each call, the seconds from the model's call to the request with its result: the agent's and its hooks' time."""
+        return [self.came[number + 1] - at for number, at in sorted(self.went.items()) if number + 1 in self.came]
 
     @property
     def told(self) -> str:
@@ -77,6 +87,7 @@ def playing() -> Iterator[Model]:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # a body after its head would wait 40 ms for the client's acknowledgement
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server's own name
         """Nothing: what matters is kept in the model."""
@@ -93,7 +104,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """One turn of the conversation."""
-        body = self._body()
+        body, came = self._body(), time.perf_counter()
         model: Model = self.server.model  # type: ignore[attr-defined]  # see `playing`
         path = self.path.split("?")[0]
         try:
@@ -117,9 +128,11 @@ class _Handler(BaseHTTPRequestHandler):
             return
         count, play = wire
         results = count(asked)
+        model.came.setdefault(results, came)
         frames = play(asked, model.command if model.wants(results) else "", results)
         if any(word in json.dumps(frames) for word in _CALLS):
             model.prepare_call(results)
+            model.went[results] = time.perf_counter()
         if play is not content:
             self._reply(asked, frames)
         elif "stream" in path:

@@ -50,7 +50,9 @@ class _Job(NamedTuple):
     help="Which settings get the hooks: yours, the project's, or yours in this project.",
 )
 @click.option(
-    "--events", metavar="NAME,...", help="The agent's own event names, or canonical types as tool:pre_execute."
+    "--events",
+    metavar="NAME,...",
+    help="The agent's own event names, canonical types as tool:pre_execute, `default`, or `all`.",
 )
 @click.option(
     "--http",

@@ -12,7 +12,7 @@ from bus import installs
 from bus.agents import find as find_dialect
 from bus.errors import ConfigError
 from bus.events import GATES
-from bus.installs.base import NAMES, InstallScope, Scope
+from bus.installs.base import NAMES, InstallScope, Scope, never_events
 from bus.installs.hook_command import Setup
 from bus.installs.manifest import apply, undo
 from bus.installs.plan import diff, events_for, installed, plan_install, plan_uninstall
@@ -145,6 +145,16 @@ def test_events_that_are_named_are_all_there_is(home: Home, agent: str) -> None:
     assert calls == wanted
     home.uninstall(agent)
     assert home.files() == {}
+
+
+@pytest.mark.req("X-14")
+@pytest.mark.parametrize("agent", NAMES)
+def test_all_and_default_are_names_of_events_too(agent: str) -> None:
+    every = set(find_dialect(agent).capabilities) - never_events(agent)
+    assert set(events_for(agent, ["all"])) == every
+    assert events_for(agent, ["default"]) == events_for(agent)
+    for event in every:
+        assert set(events_for(agent, ["default", event])) == {*events_for(agent), event}
 
 
 @pytest.mark.req("B-08")
