@@ -7,9 +7,9 @@ event, so two dispatchers that both believe they are active add nothing twice.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -25,7 +25,7 @@ from bus.ids import consumer_name, host_name
 from bus.requests import read_event, read_request
 from bus.verdicts import Verdict
 from bus.wire.codec import decode_verdict
-from bus.wire.connections import Connections
+from bus.wire.connections import MARGIN_SECONDS, Command, Connections
 from bus.wire.consumer import Consumer
 from bus.wire.keys import HEARTBEAT_MS, Keys
 from bus.wire.streams import MOST_DELIVERIES, ScriptCall, StreamEntry, call, call_all, checked
@@ -35,6 +35,7 @@ from workers.coverage.open_sessions import OpenSessions
 from workers.coverage.reports import Reports
 from workers.delivery.dead_letters import poison_call
 from workers.delivery.deliveries import MAY_PUBLISH, dispatch_call, now_ms, pack_fields, plan_deliveries
+from workers.delivery.parked_targets import ParkedTargets
 from workers.memory.fact_marks import FactMarks
 from workers.plugins.published_events import PublishedRelay
 from workers.records.bounds import MemoryRelief
@@ -45,6 +46,8 @@ from workers.runtime.hook_loops import lineage, loop_text
 from workers.runtime.job_starter import Enqueue, Intervals, JobStarter
 from workers.runtime.spooled_once import keep_if_first
 from workers.runtime.stream_repair import Repairs
+from workers.waiting.long_read import READ_SECONDS, LongRead
+from workers.waiting.looks import dispatcher_looks
 
 log = logging.getLogger("fleethook.dispatcher")
 
@@ -73,8 +76,8 @@ _READ_BYTES: Final = 16 * 1024 * 1024
 """About how much is read at once: 128 of the largest bodies would be 2 GiB of memory."""
 _MOST_WOKEN: Final = 500
 _UNPARK_SECONDS: Final = 2.0
-_SCAN: Final = 1_000
-_MOST_TARGETS: Final = 10_000
+_SOON_SECONDS: Final = 2.0
+"""What is due sooner keeps the dispatcher from a long read."""
 _CARRIER_SECONDS: Final = 0.5
 _CATCH_UP_SECONDS: Final = 3.0
 """For at most this long a new active dispatcher reads no new events while another one still holds older ones
@@ -100,7 +103,7 @@ class Dispatcher:
     ) -> None:
         self.name = consumer_name("dispatcher")
         self._keys, self._watcher, self._connections = keys, watcher, connections
-        self._reading = Connections(url, connect=1.0)
+        self._reading, self._words = Connections(url, connect=1.0), Connections(url, connect=1.0)
         self._consumer = Consumer(
             connections,
             keys,
@@ -117,8 +120,7 @@ class Dispatcher:
         self._hosts, self._records = Hosts(connections, keys), KnownRecords()
         self._repairs = Repairs(connections, keys, self.name)
         self._relief = MemoryRelief(connections, keys)
-        self._targets: set[str] = set()
-        self._scan: bytes | None = None
+        self._parked = ParkedTargets(connections, keys)
         self._count = _FIRST_READ
         self._active = False
         self._counters, self._reports = Counters(connections, keys), Reports(connections, keys)
@@ -129,6 +131,13 @@ class Dispatcher:
         """What the script that dispatches an entry adds to the metrics."""
         self._next_due = self._wake_at = self._read_at = self._catch_up_until = 0.0
         self._work_added = self._deliveries_added = False
+        always = (self._counters.send, self._reports.send, self._sessions.send)
+        others = (self._parked.look, self._repairs.look)
+        self._long_read = LongRead(
+            self._consumer, self._reading, always, dispatcher_looks(keys, self.name, self._streams), others
+        )
+        self._added: asyncio.Task[None] | None = None
+        """Ends when a delivery is added, while this dispatcher reads for long."""
 
     async def prepare(self) -> None:
         """Make the groups and read the hook set; raises Unreachable."""
@@ -150,10 +159,11 @@ class Dispatcher:
     async def _turn(self, stop: asyncio.Event) -> bool:
         if await self._holds_lease():
             if not self._active:
-                self._active, self._scan = True, b"0"
+                self._active = True
+                self._parked.begin()
                 self._catch_up_until = time.monotonic() + _CATCH_UP_SECONDS
                 log.info("%s is the active dispatcher", self.name)
-            await self._work()
+            await self._work(stop)
         else:
             self._active = False
             await self._consumer.beat()  # so that `fleethook worker --health` sees it
@@ -175,18 +185,18 @@ class Dispatcher:
         except Unreachable:
             log.warning("redis is away; the lease ends by itself")
         await self._jobs.finish()
-        with contextlib.suppress(Unreachable):
+        with suppress(Unreachable):
             await self._counters.send(now=True)
             await self._reports.send(now=True)
             await self._sessions.send(now=True)
         await self._consumer.leave()
+        await cancel_tasks([] if self._added is None else [self._added])
         await self._reading.close()
+        await self._words.close()
 
-    async def _work(self) -> None:
+    async def _work(self, stop: asyncio.Event) -> None:
         await self._watcher.refresh()
-        await self._counters.send()
-        await self._reports.send()
-        await self._sessions.send()
+        await self._long_read.report()
         await self._repairs.repair_if_due()
         woken = time.monotonic() >= self._wake_at and await self._wake()
         entries = await self._consumer.pending_to_resume()
@@ -194,10 +204,13 @@ class Dispatcher:
         wait = 0 if entries else max(0.001, min(most_wait, self._next_due - time.monotonic()))
         if self._catch_up_until and await self._is_behind():
             await asyncio.sleep(min(wait, _LOOK_SECONDS))
+        elif not (entries or woken) and self._may_sleep() and await self._long_read.may_begin():
+            entries = await self._read_for_long(stop)
         else:
             await let_entries_accumulate(self._read_at, TURN_SECONDS if self._deliveries_added else _IDLE_TURN_SECONDS)
             with self._reading.lease() as connection:
                 entries += await self._consumer.read(connection, self._count, wait)
+            self._long_read.note_turn(quiet=not (entries or woken))
         self._read_at = time.monotonic() if entries else 0.0
         if entries:
             size = sum(len(entry.fields.get(b"body", b"")) for entry in entries)
@@ -208,14 +221,35 @@ class Dispatcher:
         if self._intervals.due("carriers", busy_interval if self._work_added else _CARRIER_SECONDS):
             await self._jobs.start_carriers()
             self._work_added = False
-        if self._scan is not None:
-            await self._find_parked(self._scan)
-        if self._targets and self._intervals.due("unpark", _UNPARK_SECONDS):
-            await self._unpark()
+        await self._parked.find()
+        if self._parked and self._intervals.due("unpark", _UNPARK_SECONDS):
+            await self._parked.release()
         if self._intervals.due("chores", CHORES_SECONDS):
             self._jobs.start("tidy")
         if self._intervals.due("jobs", _JOBS_SECONDS) and await waiting_jobs(self._connections, self._keys):
             self._jobs.start("maintain")
+
+    def _may_sleep(self) -> bool:
+        """Whether nothing is under way and nothing is due soon, so that a look once a second is enough."""
+        is_busy = self._work_added or self._catch_up_until or self._jobs.are_alive or not self._parked.are_found
+        return not is_busy and self._next_due - time.monotonic() > _SOON_SECONDS
+
+    async def _read_for_long(self, stop: asyncio.Event) -> list[StreamEntry]:
+        """New events. Ends too when something is due, when a look finds work, and when a delivery is added."""
+        if self._added is None or self._added.done():
+            self._added = asyncio.create_task(self._wait_for_deliveries())
+        seconds = min(READ_SECONDS, self._next_due - time.monotonic())
+        entries = await self._long_read.read(stop, self._count, seconds=seconds, words=(self._added,))
+        self._work_added = self._work_added or self._added.done()
+        if entries:
+            await self._watcher.refresh()
+        return entries
+
+    async def _wait_for_deliveries(self) -> None:
+        """Return when a delivery was added by somebody else, or after a while."""
+        with suppress(FleethookError), self._words.lease() as connection:
+            read: Command = ("XREAD", "BLOCK", int(READ_SECONDS * 1000), "STREAMS", *self._streams, "$", "$")
+            await connection.exchange([read], seconds=READ_SECONDS + MARGIN_SECONDS)
 
     async def _is_behind(self) -> bool:
         """Whether another dispatcher still holds events, which are older than ours: its heartbeat may outlive its lease."""
@@ -312,8 +346,7 @@ class Dispatcher:
             for delivery in looped:
                 log.error("%s", loop_text(delivery.hook, event, running))
             deliveries = [delivery for delivery in deliveries if delivery not in looped]
-        if len(self._targets) < _MOST_TARGETS:
-            self._targets.update(delivery.target for delivery in deliveries)
+        self._parked.add(delivery.target for delivery in deliveries)
         for_host = await self._is_for_host(event, verdict, request.folder)
         if verdict is None:
             self._relay.add(entry, event, hook_set, for_host=for_host)
@@ -349,33 +382,9 @@ class Dispatcher:
         now = time.monotonic()
         keys = (self._keys("due"), self._keys("openings"))
         moved, left = await call(self._connections, "wake", keys, (_MOST_WOKEN, self._keys.prefix))
-        self._next_due = now + (WAKE_SECONDS if left == b"" else int(left) / 1000)
+        self._next_due = now + (READ_SECONDS if left == b"" else int(left) / 1000)
         self._wake_at = now if moved >= _MOST_WOKEN else min(self._next_due, now + _WAKE_PAUSE_SECONDS)
         return bool(moved)
-
-    async def _find_parked(self, cursor: bytes) -> None:
-        """Find the targets whose deliveries were parked before this dispatcher was active: one scan, one page a turn."""
-        prefix = self._keys("parked", "")
-        with self._connections.lease() as connection:
-            (reply,) = await connection.exchange([("SCAN", cursor, "MATCH", f"{prefix}*", "COUNT", _SCAN)])
-        next_cursor, names = checked(reply, "looking for parked deliveries")
-        self._targets.update(name.decode().removeprefix(prefix) for name in names)
-        self._scan = None if next_cursor == b"0" else next_cursor
-
-    async def _unpark(self) -> None:
-        """Release parked deliveries of targets with nothing in flight. Usually the end of an attempt releases the next."""
-        keys, targets = self._keys, sorted(self._targets)
-        with self._connections.lease() as connection:
-            parked = await connection.exchange([("EXISTS", keys("parked", target)) for target in targets])
-        calls = [
-            ScriptCall("unpark", (keys("flight", target),), (keys.prefix, target))
-            for target, exists in zip(targets, parked, strict=True)
-            if exists == 1
-        ]
-        for reply in await call_all(self._connections, calls) if calls else ():
-            checked(reply, "unparking")
-        if len(targets) >= _MOST_TARGETS:
-            self._targets = {target for target, exists in zip(targets, parked, strict=True) if exists}
 
 
 async def _pause(stop: asyncio.Event, seconds: float) -> None:

@@ -51,6 +51,8 @@ from workers.runtime.request_replies import Replies
 from workers.runtime.rule_checks import RuleChecks
 from workers.runtime.slow_hooks import Slots, extended_ms, hook_seconds, is_waited_for
 from workers.runtime.stream_repair import Repairs
+from workers.waiting.long_read import LongRead
+from workers.waiting.looks import verdict_looks
 from workers.workflows.at_work import Workflows
 
 log = logging.getLogger("fleethook.evaluator")
@@ -58,10 +60,8 @@ log = logging.getLogger("fleethook.evaluator")
 GROUP: Final = "evaluators"
 _MOST_READ: Final = 32
 _LONG: Final = 256 * 1024  # a request with more bytes is read in a thread: 16 MB of lists take 0.3 s (measured)
-_FULL_SECONDS: Final = 0.05
-"""How long a read waits while no slot is free. After it, a slot that is free by then takes a deferred request."""
-_MAINTAIN_SECONDS: Final = 0.25
-"""How often the loop does its periodic upkeep."""
+_FULL_SECONDS: Final = 0.05  # how long a read waits while no slot is free; then a free one takes a deferred request
+_MAINTAIN_SECONDS: Final = 0.25  # how often a busy loop does its periodic upkeep
 
 
 class Evaluator:
@@ -97,8 +97,7 @@ class Evaluator:
             watches=keys("stops"),
         )
         self._slots, self._drain = Slots(slots), drain
-        self._checking = Slots(0)
-        """The tasks that wait for heavy checks; they take no slot."""
+        self._checking = Slots(0)  # the tasks that wait for heavy checks; they take no slot
         self._clients, self._late_contexts = ClientPool(), LateContexts(connections, keys)
         self._plugins = PluginsWhenEnabled(connections, keys, watcher, self.name, reads_published=True)
         self._flows = Workflows(connections, keys, watcher, self.name, self._clients, self._plugins)
@@ -108,8 +107,8 @@ class Evaluator:
         self._notices, self._outbox = FileNotices(connections, keys), Outbox(connections, self._consumer)
         self._started, self._maintained_at = set[str](), 0.0
         self._repairs, self._counters = Repairs(connections, keys, self.name), Counters(connections, keys)
-        self._messages = PostBoxes(connections, keys)
-        self._stops, self._reach = Enforcement(connections, keys), Reach(connections, keys)
+        self._messages, self._reach = PostBoxes(connections, keys), Reach(connections, keys)
+        self._stops = Enforcement(connections, keys)
         flag_of = partial(note_flag, self._stops, self._reach)
         self._replies = Replies(keys, GROUP, policy, self._clock, flag_of, self._plugins.observe)
         self._held = HeldRequests(connections, keys, GROUP, self.name, self._replies, self._clock, self._stops)
@@ -117,13 +116,17 @@ class Evaluator:
         self._limited = LimitedAnswers(connections, keys, self._clock, self._replies)
         means = (self._hooks_for, self._checks, self._placement, self._limited.send)
         self._decided = DecidedRequests(keys, self.name, self._replies, self._stops, *means)
+        reports = (partial(self._notices.publish, watcher), self._recorder.keep, self._counters.send, self._reach.send)
+        always, looks = (self._clock.measure, *reports, self._plugins.maintain), (self._repairs.look,)
+        self._long_read = LongRead(self._consumer, self._reading, always, verdict_looks(keys), looks)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Evaluate until `stop`, then finish what is under way (at most the drain time) and leave the group."""
         async with self._clients, self._checks:
             watching = asyncio.create_task(self._held.watch())
             try:
-                await consume(self._consumer, self._turn, stop, who="evaluator", prepare=self._consumer.create)
+                turn, prepare = partial(self._turn, stop), self._consumer.create
+                await consume(self._consumer, turn, stop, who="evaluator", prepare=prepare)
                 await self._finish()
             finally:
                 await cancel_tasks({watching} | self._slots.tasks | self._checking.tasks)
@@ -139,43 +142,46 @@ class Evaluator:
         await self._plugins.prepare()
         await self._consumer.beat()
 
-    async def _turn(self) -> bool:
+    async def _turn(self, stop: asyncio.Event) -> bool:
         entries = await self._maintain() if time.monotonic() - self._maintained_at >= _MAINTAIN_SECONDS else []
+        is_busy = entries or self._slots.tasks or self._checking.tasks or self._outbox.entries()
+        if not is_busy and (free := self._slots.free) > 0 and await self._long_read.may_begin():
+            entries = await self._long_read.read(stop, min(_MOST_READ, free))
+            entries += await self._maintain() if self._long_read.found else []
+        else:
+            entries += await self._read(entries)
+            self._long_read.note_turn(quiet=not entries)
+        self._stops.note(self._consumer.watched)
+        read_at = time.monotonic()
+        for entry in entries:
+            self._outbox.add(await self._handle(entry))
+            await self._consumer.beat_if_due(read_at)
+        return True
+
+    async def _read(self, entries: Sequence[StreamEntry]) -> list[StreamEntry]:
         free = self._slots.free
-        *always, waiting = self._consumer.streams
+        streams = self._consumer.streams if free > 0 else self._consumer.streams[:-1]
         with self._reading.lease() as connection:
             count = min(_MOST_READ, free) if free > 0 else _MOST_READ
             block = 0 if entries else 0.5 if free > 0 else _FULL_SECONDS
             answers = self._outbox.take()
             try:
-                entries += await self._consumer.read(
-                    connection, count, block, (*always, waiting) if free > 0 else always, answers
-                )
+                return await self._consumer.read(connection, count, block, streams, answers)
             except Unreachable:
                 self._outbox.put_back(answers)
                 raise
-        self._stops.note(self._consumer.watched)
-        for entry in entries:
-            self._outbox.add(await self._handle(entry))
-            await self._consumer.beat_if_due()
-        return True
 
     async def _maintain(self) -> list[StreamEntry]:
         """Periodic upkeep. Returns pending entries to resume: ours or those of a dead evaluator."""
         self._maintained_at = time.monotonic()
         await self._outbox.flush()  # agents do not wait for our upkeep
-        await self._clock.measure()
         await self._repairs.repair_if_due()
         await with_heartbeat(self._consumer, self._watcher.refresh())
         await with_heartbeat(self._consumer, self._runners.warm(self._watcher.fleet()))
-        await self._notices.publish_rejected(self._watcher.rejected())
         await self._late_contexts.refresh()
         await self._messages.refresh()
-        await self._notices.publish_guard_changes(self._watcher.guards)
-        await self._recorder.keep()
-        await self._counters.send()
-        await self._reach.send()
-        await self._plugins.maintain()
+        await self._long_read.report()
+        self._held.look()
         held = self._slots.held | self._checking.held | self._outbox.entries()
         return await self._consumer.pending_to_resume(held)
 
@@ -201,7 +207,7 @@ class Evaluator:
         return await self._handle_event(request, event)
 
     async def _handle_long(self, request: Request) -> None:
-        """Read a long request in a thread, beside the loop that answers the others, then handle it like any other."""
+        """Read a long request in a thread, then handle it like any other."""
         try:
             event = await asyncio.to_thread(read_event, request)
             answers = await self._handle_event(request, event, is_beside=True)
@@ -317,7 +323,6 @@ class Evaluator:
         log.error("request %s: %s; it is resumed later", request.id, error)
 
     async def _send(self, request: Request, answers: Sequence[ScriptCall]) -> None:
-        """Send the answers of a task."""
         if await self._outbox.send_or_keep(request.id, answers):
             self._started.discard(request.id)
 
@@ -383,7 +388,6 @@ class Evaluator:
         return verdict
 
     def _hook_seconds(self, request: Request) -> float:
-        """How many seconds of a request's budget are left for its hooks."""
         return hook_seconds((request.deadline - self._clock.now()) / 1000)
 
     async def _finish(self) -> None:

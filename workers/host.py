@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -45,6 +46,8 @@ from workers.runtime.process import DRAIN_SECONDS
 from workers.runtime.request_hooks import RequestHooks
 from workers.runtime.rule_checks import RuleChecks
 from workers.runtime.slow_hooks import Slots, extended_ms
+from workers.waiting.long_read import LongRead
+from workers.waiting.looks import Look
 from workers.workflows.at_work import Workflows
 
 log = logging.getLogger("fleethook.host")
@@ -90,6 +93,12 @@ class HostWorker:
         self._clock = ServerClock(connections)
         self._slots, self._drain = Slots(slots), drain
         self._counters = Counters(connections, keys)
+        reports = (partial(self._notices.publish, watcher), self._recorder.keep, self._counters.send)
+        always, looks = (
+            (self._clock.measure, *reports, self._plugins.maintain),
+            [Look(("GET", keys("hookset", "current")))],
+        )
+        self._long_read = LongRead(self._consumer, self._reading, always, looks, ())
 
     async def prepare(self) -> None:
         """Make the groups, read the clock and the hook set, and write the first heartbeat; raises Unreachable."""
@@ -103,7 +112,7 @@ class HostWorker:
         """Answer until `stop`, then finish what is under way (at most the drain time) and leave the group."""
         async with self._clients, self._checks:
             try:
-                await consume(self._consumer, self._turn, stop, who="host worker")
+                await consume(self._consumer, partial(self._turn, stop), stop, who="host worker")
                 await drain(self._consumer, (self._slots.tasks, self._runners.background), self._drain)
                 await self._consumer.leave()
             finally:
@@ -112,24 +121,25 @@ class HostWorker:
                 await asyncio.gather(self._plugins.close(), self._flows.close())
                 await self._reading.close()
 
-    async def _turn(self) -> bool:
-        await self._clock.measure()
+    async def _turn(self, stop: asyncio.Event) -> bool:
         await with_heartbeat(self._consumer, self._watcher.refresh())
-        await self._notices.publish_rejected(self._watcher.rejected())
-        await self._notices.publish_guard_changes(self._watcher.guards)
-        await self._recorder.keep()
-        await self._counters.send()
-        await self._plugins.maintain()
+        await self._long_read.report()
         requests, events = self._consumer.streams
         entries = await self._consumer.pending_to_resume(self._slots.held)
         free = self._slots.free
-        with self._reading.lease() as connection:
-            entries += await self._consumer.read(
-                connection,
-                min(_MOST_READ, free) if free > 0 else _MOST_READ,
-                0 if entries else 0.5 if free > 0 else 0.05,
-                (requests, events) if free > 0 else (events,),
-            )
+        if not (entries or self._slots.tasks) and free > 0 and await self._long_read.may_begin():
+            entries = await self._long_read.read(stop, min(_MOST_READ, free))
+            if self._long_read.found:
+                await with_heartbeat(self._consumer, self._watcher.refresh())
+        else:
+            with self._reading.lease() as connection:
+                entries += await self._consumer.read(
+                    connection,
+                    min(_MOST_READ, free) if free > 0 else _MOST_READ,
+                    0 if entries else 0.5 if free > 0 else 0.05,
+                    (requests, events) if free > 0 else (events,),
+                )
+            self._long_read.note_turn(quiet=not entries)
         await self._dispatch([entry for entry in entries if entry.stream == events])
         for entry in entries:
             if entry.stream == requests:

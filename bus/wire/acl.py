@@ -53,8 +53,9 @@ _WORKER: Final = (
     "+client|getname",
     "+client|id",
     "+client|list",
+    "+client|unblock",
 )
-"""RQ 3 names its connection, finds itself in CLIENT LIST and reads the version from INFO."""
+"""RQ 3 names its connection, finds itself in CLIENT LIST and reads the version from INFO. A worker ends its own long reads."""
 
 _ADMIN: Final = (
     "+@all",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, Final
 
 from bus.errors import Unreachable
@@ -18,6 +18,10 @@ log = logging.getLogger("fleethook.streams")
 
 BEAT_SECONDS: Final = 0.5
 """How often a reading loop writes its heartbeat (TTL 2 s)."""
+
+IDLE_BEAT_MS: Final = HEARTBEAT_MS + 500
+"""How long the heartbeat of a loop lasts that has nothing in work and writes it once a second: as much later than the next one
+as that of a busy loop."""
 
 CLAIM_SECONDS: Final = 0.5
 """How often a reading loop looks for members whose heartbeat is gone, and for pending entries that it never saw."""
@@ -70,8 +74,8 @@ class Consumer:
         """Whether our heartbeat has not expired. If it has (this process was stopped), others may have claimed our entries."""
         return (time.monotonic() - self._beat_at) * 1000 < HEARTBEAT_MS - 250
 
-    def beat_commands(self) -> list[Command]:
-        """The commands that write two heartbeats: our own, and the role's, by which others see that the role has a worker.
+    def beat_commands(self, ms: int = HEARTBEAT_MS) -> list[Command]:
+        """The commands that write two heartbeats: our own for `ms`, and the role's, which shows that the role has a worker.
 
         They also make us a member of the groups again: other workers remove a member whose heartbeat expired in an outage, and
         a server before 7.2 lists only members that got an entry (observed on Redis 7.0.15), while `status` and
@@ -81,10 +85,8 @@ class Consumer:
             self.missed_heartbeats += 1
         self._beat_at = time.monotonic()
         return [
-            ScriptCall(
-                "beat", (self.keys("beat", self.name),), (self._about or self._role, HEARTBEAT_MS)
-            ).whole_command(),
-            ScriptCall("beat", (self.keys("alive", self._role),), (self.name, self._role_ms)).whole_command(),
+            ScriptCall("beat", (self.keys("beat", self.name),), (self._about or self._role, ms)).whole_command(),
+            ScriptCall("beat", (self.keys("alive", self._role),), (self.name, max(ms, self._role_ms))).whole_command(),
             *(("XGROUP", "CREATECONSUMER", stream, self.group, self.name) for stream in self.streams),
         ]
 
@@ -94,9 +96,12 @@ class Consumer:
         with self.connections.lease() as connection:
             await connection.exchange(commands if with_role else commands[:1])
 
-    async def beat_if_due(self) -> None:
-        """Write the heartbeat if it is due, for a loop that handles what it read for a long time; raises Unreachable."""
-        if time.monotonic() - self._beat_at >= BEAT_SECONDS:
+    async def beat_if_due(self, read_at: float = 0.0) -> None:
+        """Write the heartbeat if it is due, for a loop that handles what it read at `read_at` for a long time.
+
+        Raises Unreachable.
+        """
+        if time.monotonic() - max(self._beat_at, read_at) >= BEAT_SECONDS:
             await self.beat()
 
     def note_failure(self) -> None:
@@ -131,9 +136,7 @@ class Consumer:
         round trip instead of two. After NOGROUP (the server was flushed or failed over) the groups are made again.
         """
         names = streams or self.streams
-        waits = max(1, int(min(block, BEAT_SECONDS) * 1000))
-        group = ("XREADGROUP", "GROUP", self.group, self.name, "COUNT", count, "BLOCK", waits)
-        reading: Command = (*group, "STREAMS", *names, *[">"] * len(names))
+        reading = self._reading(names, count, min(block, BEAT_SECONDS))
         # The server runs the second command after the first has waited: an entry is never newer than what is watched.
         more: list[Command] = [reading, ("HGETALL", self._watches)] if self._watches else [reading]
         replies = await self._exchange(connection, calls, more, block + MARGIN_SECONDS)
@@ -143,6 +146,15 @@ class Consumer:
         # 0 means that another consumer has the entry, or that a repair gave it a new id; a list, that a limit refused it.
         if any(isinstance(result, Exception | list) or result == 0 for result in replies):
             self.must_recheck_pending = True
+        return await self._read_entries(reply, names)
+
+    def _reading(self, names: Sequence[str], count: int, seconds: float) -> Command:
+        waits = max(1, int(seconds * 1000))
+        group = ("XREADGROUP", "GROUP", self.group, self.name, "COUNT", count, "BLOCK", waits)
+        return (*group, "STREAMS", *names, *[">"] * len(names))
+
+    async def _read_entries(self, reply: Any, names: Sequence[str]) -> list[StreamEntry]:
+        """The entries in the reply to a read."""
         if is_error(reply, "UNBLOCKED"):  # a repair has put another stream in its place
             return []
         if is_error(reply, "NOGROUP"):
@@ -150,6 +162,42 @@ class Consumer:
             await self.create()
             return []
         return _entries(checked(reply, f"reading {', '.join(names)}"))
+
+    async def wait(
+        self,
+        connection: Connection,
+        count: int,
+        seconds: float,
+        looks: Sequence[Command],
+        note_id: Callable[[Any], None],
+    ) -> tuple[list[StreamEntry], list[Any]]:
+        """New entries as `read` gives them, after up to `seconds`; for a loop that has nothing else to do meanwhile.
+
+        `looks` are commands whose replies come with the entries, as of when these are handed out. `note_id` gets the
+        connection's id at once, by which another connection can end the wait. Writes the heartbeat, and `look` goes on so.
+        """
+        reading = self._reading(self.streams, count, seconds)
+        more: list[Command] = [reading, ("HGETALL", self._watches)] if self._watches else [reading]
+        commands: list[Command] = [("CLIENT", "ID"), *self.beat_commands(IDLE_BEAT_MS), *more, *looks]
+        try:
+            replies = await connection.exchange(commands, seconds + MARGIN_SECONDS, note_id)
+        except BaseException:
+            self.must_recheck_pending = True  # entries may have been handed to us
+            raise
+        found = len(replies) - len(looks)
+        if self._watches:
+            self.watched = tuple(checked(replies[found - 1], f"reading {self._watches}"))
+        return await self._read_entries(replies[found - len(more)], self.streams), replies[found:]
+
+    async def look(self, commands: Sequence[Command]) -> list[Any]:
+        """The replies to `commands`; writes the heartbeat of a loop that waits. Raises Unreachable."""
+        beats, beat_at = self.beat_commands(IDLE_BEAT_MS), self._beat_at
+        with self.connections.lease() as connection:
+            try:
+                return (await connection.exchange([*beats, *commands]))[len(beats) :]
+            except BaseException:
+                self._beat_at = beat_at
+                raise
 
     async def call(self, calls: Sequence[ScriptCall]) -> list[Any]:
         """The results of `calls`, sent in one write; an error reply is in the list as an exception.

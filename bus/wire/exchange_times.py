@@ -34,8 +34,10 @@ class ExchangeTimes:
 
     def note(self, commands: Sequence[tuple[Any, ...]], seconds: float) -> None:
         """Note an exchange that took so long."""
-        # A consumer reads what it watches after it has waited for entries.
+        # A consumer reads what it watches after it has waited for entries. A read that waits for long begins with CLIENT.
         if not commands or commands[-1][0] in _BLOCKING or (len(commands) > 1 and commands[-2][0] in _BLOCKING):
+            return
+        if commands[0][0] == "CLIENT":
             return
         name = _name(commands)
         self._buckets[name, bisect_left(BUCKETS, seconds)] += 1
@@ -46,6 +48,11 @@ class ExchangeTimes:
         known = f"{type(error).__name__} {type(error.__cause__ or error.__context__).__name__} {error}"
         found = (reason for reason, words in _REASONS if any(word in known for word in words))
         self._errors[next(found, "connection")] += 1
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether an exchange has failed since the last `take`."""
+        return bool(self._errors)
 
     def take(self) -> Mapping[str, int]:
         """The counts so far, by their fields; begins anew."""

@@ -85,15 +85,23 @@ class HeldRequests:
         """End questions when their time is over, and answer agents that can wait no longer; until cancelled."""
         while True:
             seconds = _LOOK_SECONDS
+            self._asked.clear()
             try:
                 seconds = await self._sweep()
             except FleethookError as error:
                 log.debug("looking for questions that are due: %s", error)
-            self._asked.clear()
+            if not self._waiting:
+                await self._asked.wait()
+                continue
             with contextlib.suppress(TimeoutError):
                 # Not `wait_for`: until Python 3.12 it loses a cancellation that comes together with the event.
                 async with asyncio.timeout(seconds):
                     await self._asked.wait()
+
+    def look(self) -> None:
+        """Look for questions soon: there may be some of other evaluators."""
+        self._waiting = self._waiting or 1
+        self._asked.set()
 
     async def _sweep(self) -> float:
         """Do what is due now; returns the seconds until the next look. Raises Unreachable."""

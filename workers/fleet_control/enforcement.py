@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import time
@@ -21,6 +20,7 @@ from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked
 from workers.fleet_control.stops import ActiveStop, read_stops
+from workers.waiting.pulses import pulse
 
 log = logging.getLogger("fleethook.stops")
 
@@ -29,7 +29,6 @@ HOOK: Final = "stop"
 
 _MOST_FLAGS: Final = 1_000
 _FRESH_SECONDS: Final = 0.1
-_READ_SECONDS: Final = 0.5
 _INSTEAD: Final = (
     "wait. Do not try this call again, nor the same in another way: end your turn and tell the user that the work is stopped. "
     "A person lets it go on"
@@ -69,13 +68,13 @@ class Enforcement:
         self.note(tuple(checked(raw, "reading the stops")))
 
     async def keep_fresh(self) -> None:
-        """Read the stops twice a second until cancelled; while Redis is away, those that were read last stay in force."""
+        """Read the stops once a second until cancelled; while Redis is away, those that were read last stay in force."""
         while True:
             try:
                 await self.refresh()
             except FleethookError as error:
                 log.debug("the stops stay as they were read: %s", error)
-            await asyncio.sleep(_READ_SECONDS)
+            await pulse()
 
     def stop_for(self, event: Event) -> ActiveStop | None:
         """The oldest stop in force for an event: of a prompt, a tool call or a permission question, and of nothing else."""

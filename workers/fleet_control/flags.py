@@ -23,10 +23,10 @@ from workers.fleet_control.enforcement import Enforcement
 from workers.fleet_control.reach import Reach
 from workers.runtime.process import Work, with_task
 from workers.runtime.spool_drain import is_ours
+from workers.waiting.pulses import pulse
 
 log = logging.getLogger("fleethook.stops")
 
-LOOK_SECONDS: Final = 0.5
 _AGAIN_SECONDS: Final = 5.0
 """How often it is recorded again what is kept here: an evaluator may record later what a call said before the stop."""
 
@@ -87,4 +87,4 @@ async def _keep_on(url: str, keys: Keys, connections: Connections) -> None:
             await keep_flags(places, url, keys, stops, reach)
         except (FleethookError, OSError) as error:
             log.debug("flags of stops are as they were: %s", error)
-        await asyncio.sleep(LOOK_SECONDS)
+        await pulse()

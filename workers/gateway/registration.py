@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from typing import Final
 
 from bus.errors import FleethookError
 from bus.wire.connections import Connections
-from bus.wire.consumer import BEAT_SECONDS
-from bus.wire.keys import HEARTBEAT_MS, MINUTE, Keys
+from bus.wire.consumer import IDLE_BEAT_MS
+from bus.wire.keys import MINUTE, Keys
 from bus.wire.streams import Backoff, ScriptCall, checked
+from workers.waiting.pulses import pulse
 
 _GONE_MS: Final = MINUTE
 """The milliseconds after which a killed gateway is removed from the list."""
@@ -27,7 +27,7 @@ async def beat(connections: Connections, keys: Keys, name: str, addresses: Calla
         except FleethookError as error:
             await backoff.wait(error)
         else:
-            await asyncio.sleep(BEAT_SECONDS)
+            await pulse()
 
 
 async def beat_once(connections: Connections, keys: Keys, name: str, addresses: str) -> None:
@@ -36,7 +36,7 @@ async def beat_once(connections: Connections, keys: Keys, name: str, addresses: 
     with connections.lease() as connection:
         for reply in await connection.exchange(
             [
-                ScriptCall("beat", (keys("beat", name),), (addresses, HEARTBEAT_MS)).whole_command(),
+                ScriptCall("beat", (keys("beat", name),), (addresses, IDLE_BEAT_MS)).whole_command(),
                 ("ZADD", keys("gateways"), now, name),
                 ("ZREMRANGEBYSCORE", keys("gateways"), 0, now - _GONE_MS),
             ]

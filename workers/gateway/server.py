@@ -9,6 +9,7 @@ import logging
 import math
 import socket
 from collections.abc import Callable, Generator, Sequence
+from email.utils import formatdate
 from importlib import metadata
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,7 @@ from typing import Final
 import uvicorn
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
+from uvicorn.server import ServerState
 
 from bus.config.settings import Settings
 from bus.errors import ConfigError, FleethookError
@@ -263,12 +265,40 @@ class Gateway:
         await server.serve([sock])
 
 
+class _DatedState(ServerState):
+    """What the connections of a server share; the date of a response is made when it is needed."""
+
+    @property
+    def default_headers(self) -> list[tuple[bytes, bytes]]:
+        """The headers of every response."""
+        return [(b"date", formatdate(usegmt=True).encode())]
+
+    @default_headers.setter
+    def default_headers(self, _headers: list[tuple[bytes, bytes]]) -> None:
+        """Leave the headers as they are: uvicorn sets none at the start."""
+
+
 class _Server(uvicorn.Server):
     """A server that sets an event when it listens, and leaves signals to the process."""
 
     def __init__(self, config: uvicorn.Config, listening: asyncio.Event) -> None:
+        self._ending = asyncio.Event()
         super().__init__(config)
         self._listening = listening
+        self.server_state = _DatedState()
+
+    @property
+    def should_exit(self) -> bool:
+        """Whether the server has to end."""
+        return self._ending.is_set()
+
+    @should_exit.setter
+    def should_exit(self, ends: bool) -> None:
+        (self._ending.set if ends else self._ending.clear)()
+
+    async def main_loop(self) -> None:
+        """Wait for the end. uvicorn's own loop looks for it ten times a second, and writes the date of all responses."""
+        await self._ending.wait()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

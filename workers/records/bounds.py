@@ -16,6 +16,7 @@ from bus.wire.connections import Command, Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import call, checked
 from workers.delivery.dead_letters import drop
+from workers.waiting.pulses import pulse
 
 log = logging.getLogger("fleethook.bounds")
 
@@ -24,7 +25,6 @@ FULL: Final = 0.85
 ROOM: Final = 0.75
 """Deletion ends when only this share is in use. At 1.0 the server refuses every write."""
 
-CHECK_SECONDS: Final = 1.0
 _AT_ONCE: Final = 500
 _ROUNDS: Final = 400
 _SAMPLE: Final = 40
@@ -111,16 +111,13 @@ class MemoryRelief:
         self._warned = False
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Check the memory every second until `stop`. The check writes nothing, so a full server does not refuse it."""
+        """Check the memory once a second until `stop`. The check writes nothing, so a full server does not refuse it."""
         while not stop.is_set():
             try:
                 await self.make_room()
             except FleethookError as error:  # other parts that need the server report it
                 log.debug("checking the server's memory: %s", error)
-            try:
-                await asyncio.wait_for(stop.wait(), CHECK_SECONDS)
-            except TimeoutError:
-                continue
+            await pulse()
 
     async def make_room(self) -> int:
         """Delete finished work until enough memory is free; returns how many records and events."""

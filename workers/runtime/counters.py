@@ -6,7 +6,6 @@ others once a second and when its worker ends: a worker that is killed loses tho
 
 from __future__ import annotations
 
-import asyncio
 import time
 from bisect import bisect_left
 from collections import Counter
@@ -33,6 +32,7 @@ from bus.wire.counts import (
 )
 from bus.wire.exchange_times import ExchangeTimes
 from bus.wire.keys import Keys
+from workers.waiting.pulses import pulse
 
 CHECKS: Final = "rule_checks"
 """The name of the counts of rules that were checked and did not fit. It is a histogram as the others, which Prometheus does not
@@ -40,6 +40,8 @@ get: each rule of each guard pack would be a series."""
 
 _MICRO_BUCKETS: Final = tuple(bound * 1e6 for bound in BUCKETS)
 _SECONDS: Final = 1.0
+_TIMES_SECONDS: Final = 30.0
+"""How long the times of exchanges with Redis wait if nothing else was counted: a process that does nothing has those alone."""
 _MOST_NAMES: Final = 500
 """How many hooks and endpoints one worker counts by name."""
 _AGENTS: Final = frozenset({*SOURCES, "fleethook"})
@@ -155,7 +157,7 @@ class Counters:
         """Checks of rules that did not fit, not labelled yet: for each rule its buckets, then the sum of its microseconds."""
         self._names = Names()
         self._times = Connection.times = Connection.times or ExchangeTimes()
-        self._sent = 0.0
+        self._sent = self._times_sent = 0.0
 
     def add(self, name: str, *labels: str) -> None:
         """Count one."""
@@ -187,6 +189,10 @@ class Counters:
         """Add the counts to the fleet's figures, at most once a second without `now`; raises Unreachable."""
         if not now and time.monotonic() - self._sent < _SECONDS:  # asked at every turn of a busy loop
             return
+        only_times = not (self._counted or self._checks or replaced or self._times.has_errors)
+        if not now and only_times and time.monotonic() - self._times_sent < _TIMES_SECONDS:
+            return
+        self._times_sent = time.monotonic()
         # They are gone if the exchange fails: whether the server has them is not known, and nothing is counted twice.
         counted, self._sent, metrics = self.take(), time.monotonic(), self._keys("metrics")
         if not counted:
@@ -195,11 +201,11 @@ class Counters:
             await connection.exchange([("HINCRBY", metrics, name, number) for name, number in counted.items()])
 
     async def send_always(self) -> None:
-        """Send every second until cancelled; while Redis is away the counts wait."""
+        """Send once a second until cancelled; while Redis is away the counts wait."""
         while True:
-            await asyncio.sleep(_SECONDS)
+            await pulse()
             try:
-                await self.send(now=True)
+                await self.send()
             except FleethookError:
                 continue
 

@@ -18,7 +18,7 @@ from bus.hooksets.files_in_force import Rejected
 from bus.hooksets.guard_changes import report
 from bus.hooksets.guard_presence import NO_GUARD, has_guard, no_guard_for, was_guarded
 from bus.hooksets.guard_watch import GuardWatch
-from bus.hooksets.in_force import HookSet
+from bus.hooksets.in_force import HookSet, Watcher
 from bus.ids import host_name
 from bus.requests import Request, is_canonical
 from bus.secrets.redaction import redact_text
@@ -42,6 +42,11 @@ class FileNotices:
         self._guarded: WeakKeyDictionary[HookSet, dict[str, str]] = WeakKeyDictionary()
         """The warning for each hook set and agent; empty if a guard is in force."""
         self._noted: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    async def publish(self, watcher: Watcher) -> None:
+        """Publish what is new about this machine's files: contents that are not in force, and guards that became weaker."""
+        await self.publish_rejected(watcher.rejected())
+        await self.publish_guard_changes(watcher.guards)
 
     async def publish_rejected(self, rejected: tuple[Rejected, ...]) -> None:
         """Publish `hooks:rejected` for each rejected content of a file; raises Unreachable."""

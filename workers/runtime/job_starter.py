@@ -50,8 +50,8 @@ class JobStarter:
     ) -> None:
         self._connections, self._keys, self._owner = connections, keys, owner
         self._streams, self._group, self._enqueue = streams, group, enqueue
-        self.has_carriers = False
-        """Whether each stream with deliveries had a live carrier at the last check."""
+        self.has_carriers = self.are_alive = False
+        """Whether each stream with deliveries had a live carrier at the last check, and whether there was any live one."""
         self._waiting_since: dict[str, float] = {}
         """The streams with deliveries and without a carrier."""
         self._starts: dict[str, asyncio.Task[None]] = {}
@@ -80,7 +80,8 @@ class JobStarter:
                 looks = [("EXISTS", self._keys("beat", name)) for name in names]
                 beats = await connection.exchange(looks) if looks else []
                 counts.append((int(checked(length, "counting waiting deliveries")), sum(beat == 1 for beat in beats)))
-            self.has_carriers = any(alive for _, alive in counts) and all(alive for work, alive in counts if work)
+            self.are_alive = any(alive for _, alive in counts)
+            self.has_carriers = self.are_alive and all(alive for work, alive in counts if work)
             for stream, (work, alive) in zip(self._streams, counts, strict=True):
                 self._warn_if_waiting(stream, work, alive)
             if not any(work and (not alive or work >= alive * LAG_PER_CARRIER) for work, alive in counts):

@@ -20,10 +20,10 @@ from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked, server_now
 from workers.runtime.process import Work, with_task
+from workers.waiting.pulses import pulse
 
 log = logging.getLogger("fleethook.spools")
 
-LOOK_SECONDS: Final = 0.5
 _LOCK_SECONDS: Final = 0.1
 """How long we wait for a spool that a hook command has locked, before we try again later."""
 
@@ -76,7 +76,7 @@ async def _drain_on(url: str, keys: Keys, connections: Connections) -> None:
                 log.info("sent %d events that waited on this machine's disk", sent)
         except (FleethookError, OSError) as error:
             log.debug("spools are not drained: %s", error)
-        await asyncio.sleep(LOOK_SECONDS)
+        await pulse()
 
 
 def _is_there(path: Path, end: str) -> bool:

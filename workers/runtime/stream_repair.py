@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -18,7 +19,8 @@ from bus.ids import event_id, host_name
 from bus.wire.codec import encode_event
 from bus.wire.connections import Connections
 from bus.wire.keys import KEPT_MS, MINUTE, Keys
-from bus.wire.streams import call, checked, flat
+from bus.wire.streams import ScriptCall, call, checked, flat
+from workers.waiting.looks import Look, work_if
 
 log = logging.getLogger("fleethook.repairs")
 
@@ -79,6 +81,16 @@ class Repairs:
         if late and not ahead[STREAMS.index("events")]:  # the worker that repaired it died before the last step
             await self._add_late()
         return repaired
+
+    def look(self) -> Look:
+        """What an idle worker looks at: whether a stream needs a repair."""
+        call = ScriptCall("ahead", (self._keys("late"), *map(self._keys, STREAMS)), (AHEAD_MS,))
+        return Look(call.command(), work_if(self._needs_repair))
+
+    def _needs_repair(self, reply: Sequence[int]) -> bool:
+        now, late, *ahead = reply
+        self._last_good_ms |= {name: int(now) for name, bad in zip(STREAMS, ahead, strict=True) if not bad}
+        return bool(late or any(ahead))
 
     async def _repair(self, name: str) -> bool:
         """Replace a stream by a new one with its entries; returns False if another worker does."""

@@ -233,12 +233,12 @@ async def test_a_carrier_that_was_stopped_goes_on_with_what_nobody_took(
         await publish_hooks(connections, keys, endpoints(receiver, *lines))
         beat = carrier._consumer.beat_commands
 
-        def as_if_long_ago() -> Any:
+        def as_if_long_ago(*_ms: int) -> Any:
             commands = beat()
             carrier._consumer._beat_at -= 10
             return commands
 
-        carrier._consumer.beat_commands = as_if_long_ago  # type: ignore[method-assign]  # a clock that SIGSTOP moved
+        carrier._consumer.beat_commands = as_if_long_ago  # type: ignore[assignment,method-assign]  # a clock that SIGSTOP moved
         name = await dispatch_event(connections, keys, turn_end())
         await settled(connections, keys, name, *["delivered"] * 50)
         assert receiver.ids == {f"{name}_e{number}": 1 for number in range(50)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,15 +53,9 @@ def gobby_config(settings: Settings, layers: Iterable[Layered]) -> GobbyConfig |
     With FLEETHOOK_GOBBY=auto it replaces the daemon only while a hook file in force imports a file of Gobby. A file that
     cannot be read raises no error: the defaults count, and `fleethook doctor` reports the file.
     """
-    if settings.gobby == "off":
-        return None
-    imports = [
-        imported
-        for layer in layers
-        for imported in layer.file.imports
-        if imported.dialect == gobby.NAME and imported.enabled
-    ]
-    if not imports and settings.gobby == "auto":
+    layers = tuple(layers)
+    imports = _imports(layers)
+    if not may_replace(settings, layers):
         return None
     found: dict[str, Any] = {}
     for imported in reversed(imports):  # the highest layer's counts
@@ -71,6 +65,20 @@ def gobby_config(settings: Settings, layers: Iterable[Layered]) -> GobbyConfig |
     if settings.gobby_websocket_port:
         found["websocket_port"] = settings.gobby_websocket_port
     return GobbyConfig(**found, files=tuple(imported.path for imported in imports))
+
+
+def may_replace(settings: Settings, layers: Sequence[Layered]) -> bool:
+    """Whether the gateway replaces Gobby's daemon, by the settings and the hook files in force."""
+    return settings.gobby != "off" and (settings.gobby != "auto" or bool(_imports(layers)))
+
+
+def _imports(layers: Iterable[Layered]) -> list[Imported]:
+    return [
+        imported
+        for layer in layers
+        for imported in layer.file.imports
+        if imported.dialect == gobby.NAME and imported.enabled
+    ]
 
 
 def _read(imported: Imported) -> dict[str, Any]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import logging
 import socket
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from starlette.types import ASGIApp
 
@@ -21,7 +20,7 @@ from bus.wire.keys import Keys
 from workers.fleet_control.enforcement import Enforcement
 from workers.gateway.access import Access
 from workers.gateway.gobby.app import Parts, http_app, websocket_app
-from workers.gateway.gobby.config import GobbyConfig, gobby_config
+from workers.gateway.gobby.config import GobbyConfig, gobby_config, may_replace
 from workers.gateway.gobby.execute import HookCalls
 from workers.gateway.gobby.plugin_lists import PluginLists
 from workers.gateway.gobby.status import GobbyStatus
@@ -29,11 +28,11 @@ from workers.gateway.gobby.tally import GobbyTally
 from workers.gateway.gobby.websocket import GobbySocket
 from workers.gateway.live.feed import Feed
 from workers.gateway.metrics import Metrics
+from workers.waiting.pulses import next_pulse
 
 log = logging.getLogger("fleethook.gateway")
 
 _HOST: Final = "127.0.0.1"
-_CHECK_SECONDS: Final = 1.0
 
 MOST_MESSAGE: Final = 5 * 2**20
 """The most bytes of a message of a WebSocket client, as in Gobby's last releases."""
@@ -83,6 +82,7 @@ class GobbyListeners:
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`."""
         current: GobbyConfig | None = None
+        stopping = asyncio.ensure_future(stop.wait())
         try:
             while not stop.is_set():
                 wanted = await self._config()
@@ -91,15 +91,18 @@ class GobbyListeners:
                     current = wanted
                 if current is not None:
                     self._open(current)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), _CHECK_SECONDS)
+                waits: set[asyncio.Future[Any]] = {stopping, next_pulse()}
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            stopping.cancel()
             await self._end()
 
     async def _config(self) -> GobbyConfig | None:
         try:
             await self._watcher.refresh()
             layers = self._watcher.for_event(Event(type="", host=self._watcher.host)).files
+            if not may_replace(self._settings, layers):  # the usual case needs no thread
+                return None
             return await asyncio.to_thread(gobby_config, self._settings, layers)
         except Exception:
             log.exception("the configuration of Gobby; its ports stay closed")  # the gateway's own are not touched

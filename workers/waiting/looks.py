@@ -1,0 +1,91 @@
+"""What an idle worker looks at: commands whose replies show, if they are not as before, that there is something to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from bus.wire.connections import Command
+from bus.wire.consumer import IDLE_BEAT_MS, Consumer
+from bus.wire.keys import Keys
+from bus.wire.streams import ScriptCall, flat
+
+
+class _Never:
+    """A value that equals no other one."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return False
+
+
+NEVER = _Never()
+"""What a look has found that calls for work each time that it is found."""
+
+
+class Look(NamedTuple):
+    """One command, and what of its reply counts. An error reply calls for work: the worker's own commands report it."""
+
+    command: Command
+    counts: Callable[[Any], Any] | None = None
+
+    def found(self, reply: Any) -> Any:
+        """What is compared with what was found before."""
+        if isinstance(reply, Exception):
+            return NEVER
+        return reply if self.counts is None else self.counts(reply)
+
+
+def work_if(found: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Count a reply as work to do each time that `found` is true for it."""
+    return lambda reply: NEVER if found(reply) else None
+
+
+class Members:
+    """Looks at the other members of a consumer's groups: whether there are others than before, and whether all are alive."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._others: dict[str, frozenset[str]] = {}
+
+    def looks(self) -> list[Look]:
+        """One look for each stream, and one at the heartbeats of the members that were found before."""
+        made = self._consumer
+        looks = [
+            Look(("XINFO", "CONSUMERS", stream, made.group), partial(self._note, stream)) for stream in made.streams
+        ]
+        beats = sorted({made.keys("beat", name) for names in self._others.values() for name in names})
+        if beats:
+            looks.append(Look(("EXISTS", *beats), work_if(lambda alive: alive != len(beats))))
+        return looks
+
+    def _note(self, stream: str, rows: Any) -> frozenset[str]:
+        names = (flat(row)[b"name"].decode() for row in rows)
+        self._others[stream] = frozenset(name for name in names if name != self._consumer.name)
+        return self._others[stream]
+
+
+def dispatcher_looks(keys: Keys, name: str, streams: Sequence[str]) -> list[Look]:
+    """What the dispatcher `name` does beside events: its lease, the published set, deliveries, what is due, and jobs."""
+    lease = ScriptCall("lease", (keys("alive", "dispatcher"),), (name, IDLE_BEAT_MS))
+    return [
+        Look(lease.command(), work_if(lambda held: held != 1)),
+        Look(("GET", keys("hookset", "current"))),
+        *(Look(("XLEN", stream), work_if(bool)) for stream in streams),
+        Look(("ZRANGE", keys("due"), 0, 0, "WITHSCORES")),
+        Look(("ZRANGE", keys("openings"), 0, 0, "WITHSCORES")),
+        Look(("ZCARD", keys("jobs:open")), work_if(bool)),
+    ]
+
+
+def verdict_looks(keys: Keys) -> list[Look]:
+    """What an evaluator's next verdict depends on: the published set, texts and messages for sessions, and held questions."""
+    return [
+        Look(("GET", keys("hookset", "current"))),
+        Look(("ZRANGE", keys("later"), 0, -1)),
+        Look(("ZRANGE", keys("mail"), 0, -1)),
+        Look(("ZCARD", keys("questions"))),
+        Look(("XLEN", keys("decided"))),
+    ]
