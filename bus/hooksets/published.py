@@ -49,8 +49,7 @@ class SetChange(msgspec.Struct, frozen=True, kw_only=True):
 
 async def current_version(connections: Connections, keys: Keys) -> int:
     """The number of the version in force; 0 if none was ever published."""
-    with connections.lease() as connection:
-        (reply,) = await connection.exchange([("GET", keys("hookset", "current"))])
+    (reply,) = await connections.together([("GET", keys("hookset", "current"))])
     version = checked(reply, "reading the hook set's version") or b"0"
     if not version.isdigit():
         raise FleethookError(f"{keys('hookset', 'current')} holds no version number; publish the set again")

@@ -46,6 +46,9 @@ COMMAND_SECONDS: Final = 5.0
 MARGIN_SECONDS: Final = 1.0
 """How many seconds longer than requested a blocking read may take before the connection counts as dead."""
 
+_MOMENT: Final = 4
+"""For how many turns of the event loop commands are collected that go out together: tasks that one timer wakes need two."""
+
 Argument = bytes | str | int | float
 Command = tuple[Argument, ...]
 
@@ -203,6 +206,8 @@ class Connections:
         self._free: list[Connection] = []
         self._all: list[Connection] = []
         self._pool: redis_async.ConnectionPool | None = None
+        self._together: list[Command] = []
+        self._sending: asyncio.Task[list[Any]] | None = None
 
     def lease(self) -> LeasedConnection:
         """A connection for the caller alone: `with connections.lease() as connection`."""
@@ -215,6 +220,27 @@ class Connections:
     def give_back(self, connection: Connection) -> None:
         """Keep a connection for the next caller."""
         self._free.append(connection)
+
+    async def together(self, commands: Sequence[Command]) -> list[Any]:
+        """The replies to `commands`, which go out in one write with those of whoever else asks at this moment.
+
+        For what is done from time to time: each exchange of its own would wake this process and the server once more. Raises
+        Unreachable.
+        """
+        if self._sending is None:
+            self._together = []
+            self._sending = asyncio.create_task(self._send_together(self._together))
+        sending, start = self._sending, len(self._together)
+        self._together += commands
+        replies = await asyncio.shield(sending)
+        return replies[start : start + len(commands)]
+
+    async def _send_together(self, commands: list[Command]) -> list[Any]:
+        for _ in range(_MOMENT):
+            await asyncio.sleep(0)
+        self._sending = None
+        with self.lease() as connection:
+            return await connection.exchange(commands)
 
     def _open(self) -> Connection:
         if self._pool is None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from bus.errors import Unreachable
 from bus.wire.connections import COMMAND_SECONDS, MARGIN_SECONDS, Argument, Command, Connection, Connections
 from bus.wire.counts import field
-from bus.wire.keys import EVALUATORS_MS, HEARTBEAT_MS, Keys
+from bus.wire.keys import EVALUATORS_MS, HEARTBEAT_MS, IDLE_BEAT_MS, Keys
 from bus.wire.scripts import every_script
 from bus.wire.streams import ScriptCall, StreamEntry, call, checked, flat, is_error, repeat_unknown
 
@@ -18,10 +18,6 @@ log = logging.getLogger("fleethook.streams")
 
 BEAT_SECONDS: Final = 0.5
 """How often a reading loop writes its heartbeat (TTL 2 s)."""
-
-IDLE_BEAT_MS: Final = HEARTBEAT_MS + 500
-"""How long the heartbeat of a loop lasts that has nothing in work and writes it once a second: as much later than the next one
-as that of a busy loop."""
 
 CLAIM_SECONDS: Final = 0.5
 """How often a reading loop looks for members whose heartbeat is gone, and for pending entries that it never saw."""
@@ -192,12 +188,11 @@ class Consumer:
     async def look(self, commands: Sequence[Command]) -> list[Any]:
         """The replies to `commands`; writes the heartbeat of a loop that waits. Raises Unreachable."""
         beats, beat_at = self.beat_commands(IDLE_BEAT_MS), self._beat_at
-        with self.connections.lease() as connection:
-            try:
-                return (await connection.exchange([*beats, *commands]))[len(beats) :]
-            except BaseException:
-                self._beat_at = beat_at
-                raise
+        try:
+            return (await self.connections.together([*beats, *commands]))[len(beats) :]
+        except BaseException:
+            self._beat_at = beat_at
+            raise
 
     async def call(self, calls: Sequence[ScriptCall]) -> list[Any]:
         """The results of `calls`, sent in one write; an error reply is in the list as an exception.

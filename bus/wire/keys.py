@@ -32,6 +32,9 @@ class Key(NamedTuple):
 
 
 HEARTBEAT_MS: Final = 2_000
+IDLE_BEAT_MS: Final = HEARTBEAT_MS + 500
+"""How long the heartbeat of a worker lasts that has nothing in work and writes it once a second: like that of a busy one, it ends
+1.5 s after the next is due."""
 EVALUATORS_MS: Final = 3 * HEARTBEAT_MS
 """How long calls see that an evaluator is alive after its last heartbeat: a busy machine may give it no processor for two
 seconds (seen in CI), and no call may pass for that."""
@@ -70,8 +73,8 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("call:*", "string", CALL_MS, "evaluators", "evaluators", "by agent, session, event, tool call and its input: the verdict on the same hook call"),
     Key("claim:*", "string", KEPT_MS, "evaluators", "evaluators", "who runs the hooks with effects of a request"),
     Key("join:*", "list", KEPT_MS, "evaluators", "evaluators", "reply keys of repeated requests that wait for the running evaluation"),
-    Key("alive:*", "string", EVALUATORS_MS, "workers", "agents, workers", "a worker of this role is alive (evaluator), or holds this lease (2 s: dispatcher, job-<id>)"),
-    Key("beat:*", "string", HEARTBEAT_MS, "workers", "workers, status", "one consumer's heartbeat, with its description"),
+    Key("alive:*", "string", EVALUATORS_MS, "workers", "agents, workers", "a worker of this role is alive (evaluator), or holds this lease (2.5 s: dispatcher, job-<id>)"),
+    Key("beat:*", "string", IDLE_BEAT_MS, "workers", "workers, status", "one consumer's heartbeat, with its description"),
     Key("due", "zset", "members leave when due", "carriers", "dispatcher", "deliveries to be tried again, by due time in milliseconds"),
     Key("delivery:*", "hash", DONE_MS, "dispatcher, carriers", "carriers, readers", "one delivery: its state, target and attempts; the TTL starts when it is done"),
     Key("body:*", "hash", "until its last delivery is delivered or expires", "dispatcher", "carriers", "an event's body while a delivery of it is open"),

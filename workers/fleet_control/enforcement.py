@@ -67,11 +67,16 @@ class Enforcement:
             (raw,) = await connection.exchange([("HGETALL", self._keys("stops"))])
         self.note(tuple(checked(raw, "reading the stops")))
 
+    async def follow(self) -> None:
+        """Read the stops with what else this process asks at this moment; raises Unreachable."""
+        (raw,) = await self._connections.together([("HGETALL", self._keys("stops"))])
+        self.note(tuple(checked(raw, "reading the stops")))
+
     async def keep_fresh(self) -> None:
         """Read the stops once a second until cancelled; while Redis is away, those that were read last stay in force."""
         while True:
             try:
-                await self.refresh()
+                await self.follow()
             except FleethookError as error:
                 log.debug("the stops stay as they were read: %s", error)
             await pulse()

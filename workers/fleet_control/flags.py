@@ -39,7 +39,7 @@ def keeping_flags(url: str, work: Work) -> Work:
 async def keep_flags(places: Directories, url: str, keys: Keys, stops: Enforcement, reach: Reach) -> None:
     """Write, change or remove the flags of this machine by the stops in force; raises Unreachable."""
     began = time.time()
-    await stops.refresh(0)
+    await stops.follow()
     folder = places.answer_file("any").parent
     if not stops.stops and not any(path.name.endswith(FLAG) for path in _files(folder)):
         return

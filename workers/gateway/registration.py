@@ -8,8 +8,7 @@ from typing import Final
 
 from bus.errors import FleethookError
 from bus.wire.connections import Connections
-from bus.wire.consumer import IDLE_BEAT_MS
-from bus.wire.keys import MINUTE, Keys
+from bus.wire.keys import IDLE_BEAT_MS, MINUTE, Keys
 from bus.wire.streams import Backoff, ScriptCall, checked
 from workers.waiting.pulses import pulse
 
@@ -33,15 +32,14 @@ async def beat(connections: Connections, keys: Keys, name: str, addresses: Calla
 async def beat_once(connections: Connections, keys: Keys, name: str, addresses: str) -> None:
     """Write the heartbeat once; raises Unreachable."""
     now = int(time.time() * 1000)
-    with connections.lease() as connection:
-        for reply in await connection.exchange(
-            [
-                ScriptCall("beat", (keys("beat", name),), (addresses, IDLE_BEAT_MS)).whole_command(),
-                ("ZADD", keys("gateways"), now, name),
-                ("ZREMRANGEBYSCORE", keys("gateways"), 0, now - _GONE_MS),
-            ]
-        ):
-            checked(reply, "writing the gateway's heartbeat")
+    for reply in await connections.together(
+        [
+            ScriptCall("beat", (keys("beat", name),), (addresses, IDLE_BEAT_MS)).whole_command(),
+            ("ZADD", keys("gateways"), now, name),
+            ("ZREMRANGEBYSCORE", keys("gateways"), 0, now - _GONE_MS),
+        ]
+    ):
+        checked(reply, "writing the gateway's heartbeat")
 
 
 async def leave(connections: Connections, keys: Keys, name: str) -> None:

@@ -155,8 +155,7 @@ class MemoryRelief:
 
 async def memory_in_use(connections: Connections) -> tuple[int, int]:
     """Bytes in use, and the server's limit (0: none); raises FleethookError."""
-    with connections.lease() as connection:
-        (reply,) = await connection.exchange([("INFO", "memory")])
+    (reply,) = await connections.together([("INFO", "memory")])
     fields = _fields(checked(reply, "asking for the memory in use"))
     return int(fields.get("used_memory", 0)), int(fields.get("maxmemory", 0))
 

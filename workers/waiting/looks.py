@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from bus.wire.connections import Command
-from bus.wire.consumer import IDLE_BEAT_MS, Consumer
-from bus.wire.keys import Keys
+from bus.wire.consumer import Consumer
+from bus.wire.keys import IDLE_BEAT_MS, Keys
 from bus.wire.streams import ScriptCall, flat
 
 
