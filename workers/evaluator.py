@@ -159,14 +159,13 @@ class Evaluator:
         return True
 
     async def _read(self, entries: Sequence[StreamEntry]) -> list[StreamEntry]:
-        free = self._slots.free
-        streams = self._consumer.streams if free > 0 else self._consumer.streams[:-1]
+        free, names = self._slots.free, self._consumer.streams
         with self._reading.lease() as connection:
             count = min(_MOST_READ, free) if free > 0 else _MOST_READ
             block = 0 if entries else 0.5 if free > 0 else _FULL_SECONDS
             answers = self._outbox.take()
             try:
-                return await self._consumer.read(connection, count, block, streams, answers)
+                return await self._consumer.read(connection, count, block, names if free > 0 else names[:-1], answers)
             except Unreachable:
                 self._outbox.put_back(answers)
                 raise
@@ -186,10 +185,9 @@ class Evaluator:
         return await self._consumer.pending_to_resume(held)
 
     async def _handle(self, entry: StreamEntry) -> list[ScriptCall]:
-        """Start a request in a slot, or answer it now if it needs only rules.
+        """Start a request in a slot, or answer it now if it needs only rules, by the calls that go out with the next read.
 
-        Returns the calls that answer it, which are sent with the next read. An error in one request gives it an error
-        verdict, and does not reach the other requests.
+        An error in one request gives it an error verdict, and does not reach the other requests.
         """
         if entry.stream == self._keys("decided"):
             self._checking.start(self._answer_held(entry), entry.stream, entry.id)
@@ -308,7 +306,6 @@ class Evaluator:
         await self._send(request, answers)
 
     async def _answer_held(self, entry: StreamEntry) -> None:
-        """Answer a request whose question is decided."""
         request, event = self._decided.read(entry)
         try:
             answers = await self._decided.finish(request, event)
