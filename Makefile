@@ -47,10 +47,10 @@ $(VENV)/.dev: pyproject.toml $(VENV)/bin/python
 demo: $(VENV)/.run
 	@$(BIN)/fleethook demo
 
-# Six processes on two cores: much of their time they wait for a server, a claim or a back-off. On Linux they are forked from one
+# Eight processes on two cores: much of their time they wait for a server, a claim or a back-off. On Linux they are forked from one
 # that has collected the tests (tests/support/processes.py); elsewhere pytest-xdist starts them.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest $(T) -m 'not slow and not agents' $(if $(filter Linux,$(shell uname)),--processes 6,--numprocesses 6 --dist loadfile)
+	$(BIN)/python -m pytest $(T) -m 'not slow and not agents' $(if $(filter Linux,$(shell uname)),--processes 8,--numprocesses 6 --dist loadfile)
 
 # The README's own lines make the environment in a clean home. Then the wheel, built by itself, replaces the package. Only the
 # tests are copied beside it, so `bus` and `workers` are the installed ones; the first line of Python says so.

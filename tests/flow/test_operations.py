@@ -23,6 +23,7 @@ from pathlib import Path
 import pytest
 
 from bus.wire.embedded_server import find_binary
+from tests.support.quick_program import quick_program
 from tests.support.servers import free_port
 from tests.support.waiting import wait_until
 
@@ -36,7 +37,8 @@ FILE = re.compile(r"# (\S+) \((\w+)\)\n")
 HOSTS = ("server", "worker", "laptop")
 
 SCRIPTS = {
-    "fleethook": 'exec {python} -P -m workers.cli "$@"',
+    # What runs for long is the program itself.
+    "fleethook": 'case $1 in worker) exec {python} -P -m workers.cli "$@" ;; esac; exec {quick}/fleethook "$@"',
     "systemctl": 'exec {python} {root}/tests/support/systemctl.py "$@"',
     "loginctl": "exit 0",
     "sudo": 'for word do shift; case "$word" in -o|valkey) ;; *) set -- "$@" "$word" ;; esac; done; exec "$@"',
@@ -54,11 +56,13 @@ def fleet() -> Iterator[Path]:
     (root / "bin").mkdir()
     for host in HOSTS:
         (root / host).mkdir()
-    for name, text in SCRIPTS.items():
-        program = root / "bin" / name
-        program.write_text(f"#!/bin/sh\n{text.format(python=shlex.quote(sys.executable), root=ROOT)}\n", "utf-8")
-        program.chmod(0o755)
-    yield root
+    with quick_program() as quick:
+        for name, text in SCRIPTS.items():
+            program = root / "bin" / name
+            filled = text.format(python=shlex.quote(sys.executable), quick=quick, root=ROOT)
+            program.write_text(f"#!/bin/sh\n{filled}\n", "utf-8")
+            program.chmod(0o755)
+        yield root
     for path in root.glob("*.pid"):
         with suppress(ProcessLookupError, ValueError):
             os.killpg(int(path.read_text("utf-8")), signal.SIGKILL)

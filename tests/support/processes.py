@@ -27,6 +27,9 @@ import pytest
 _LOOK_SECONDS: Final = 1.0
 """How often to look whether a process has died while a process that it started still holds its end of the pipe."""
 
+_QUICK_SECONDS: Final = 0.005
+"""What `--durations` does not show."""
+
 
 class Member:
     """One forked process, as the process sees it that collected the tests."""
@@ -248,7 +251,9 @@ class _Forked:
         self._connection.send((kind, value))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Send a report."""
+        """Send a report; what passed quickly beside a test tells nothing, and is two thirds of all."""
+        if report.when != "call" and report.passed and report.duration < _QUICK_SECONDS and not report.sections:
+            return
         data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
         self._send("report", data)
 

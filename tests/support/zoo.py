@@ -16,7 +16,7 @@ from tests.support.doors import Full, listening
 from tests.support.http_servers import PEM
 from tests.support.listening import stop_listening
 
-SECONDS = 0.8
+SECONDS = 3.0
 """The deadline that every endpoint of the zoo has."""
 
 ENDLESS = "protocol: the answer is too long: it is not complete after 128 KiB"

@@ -27,6 +27,7 @@ from bus.wire.keys import Keys
 from workers.bench.request import RULE, event, process
 from workers.bench.rounds import Figure, Sizes, alternate, figure
 from workers.bench.server import bench_bus, bench_connections
+from workers.bench.spawns import spawns
 
 COMMAND = "cat > /dev/null; exit 0"
 
@@ -137,23 +138,6 @@ def _several_at_once(command: tuple[str, ...], rounds: int, sizes: Sizes) -> tup
             slowest.append(took[int(len(took) * 0.99)])
             usual.append(statistics.median(took))
     return slowest[1:], usual[1:]
-
-
-def spawns(command: tuple[str, ...], payload: str, count: int) -> list[float]:
-    """Milliseconds of each of so many processes, started without Python's own pipes and threads."""
-    took = []
-    files: list[tuple[int, int, str, int, int]] = [
-        (os.POSIX_SPAWN_OPEN, 0, payload, os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-    ]
-    for _ in range(count):
-        start = time.perf_counter()
-        child = os.posix_spawn(command[0], command, os.environ, file_actions=files)
-        _, status = os.waitpid(child, 0)
-        took.append((time.perf_counter() - start) * 1e3)
-        if status:
-            raise RuntimeError(f"the hook command ended with the status {status}")
-    return took
 
 
 def spawned(command: tuple[str, ...], extra: dict[str, str]) -> float:
