@@ -25,9 +25,8 @@ from bus.shim import native
 from bus.shim.answer_file import AnswerFile, EventLine, compile_shim, hook_command, server_from_url, write_answer_file
 from bus.wire.keys import Keys
 from workers.bench.request import RULE, event, process
-from workers.bench.rounds import Figure, Sizes, alternate, figure
+from workers.bench.rounds import Figure, Sizes, alternate, figure, spawns
 from workers.bench.server import bench_bus, bench_connections
-from workers.bench.spawns import spawns
 
 COMMAND = "cat > /dev/null; exit 0"
 
