@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -125,6 +125,28 @@ def refused(verdict: Verdict, reached: Sequence[Reached], now: int) -> Verdict:
             found = _with_reached(found, charge, state, now)
             charges[-1] = msgspec.structs.replace(charge, is_over=True)
     return msgspec.structs.replace(found, charges=() if found.decision == "deny" else tuple(charges))
+
+
+def after_limits(verdict: Verdict, state_of: Callable[[Charge], Reached], now: int) -> Verdict:
+    """The verdict after its limits of calls, as the script that answers leaves it: rules whose limits are reached decide."""
+    while verdict.charges and verdict.decision != "deny":
+        found = [state_of(charge) for charge in verdict.charges]
+        if not any(state.over and not charge.is_over for charge, state in zip(verdict.charges, found, strict=True)):
+            break
+        verdict = refused(verdict, found, now)
+    return verdict
+
+
+def with_counts(verdict: Verdict, counts: Sequence[int]) -> Verdict:
+    """The verdict with the counts of the charges that are left, each with this call; nothing is left to charge."""
+    left = iter(counts)
+    parts = tuple(
+        msgspec.structs.replace(part, limit=msgspec.structs.replace(part.limit, count=next(left, None)))
+        if part.limit is not None and part.limit.count is None
+        else part
+        for part in verdict.parts
+    )
+    return msgspec.structs.replace(verdict, parts=parts, charges=())
 
 
 def with_spent(verdict: Verdict, states: Sequence[Reached | None], now: int) -> Verdict:

@@ -8,19 +8,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
-
 from bus.events import PRE_TOOL, Event, EventType
 from bus.hooks import Hook
 from bus.matching.conditions import Condition, compile_condition
 from bus.matching.limits import Limit, read_limit
-from bus.memory.charges import Reached, call_names, counted_session, refused, session_key, whose_counter, with_spent
+from bus.memory.charges import (
+    Reached,
+    after_limits,
+    call_names,
+    counted_session,
+    session_key,
+    whose_counter,
+    with_counts,
+    with_spent,
+)
 from bus.memory.deeds import SECRET, deeds_of, parent_session
 from bus.memory.facts import MOST_KEPT, Memory
 from bus.memory.outcomes import call_digest, outcome_digest
 from bus.memory.polling import waits
 from bus.memory.spending import reached, spent_by, spent_key
-from bus.verdicts import Charge, LimitUse, Verdict
+from bus.verdicts import Charge, Verdict
 
 PAUSE_MS: Final = 60_000
 """Two calls with a pause of this length between them are no loop: something wakes the agent."""
@@ -108,22 +115,14 @@ class ReplayedMemory:
             return verdict
         limits = [read_limit(charge.limit) for charge in verdict.charges]
         states = [None if limit.unit == "calls" else self._used(limit, event, user) for limit in limits]
-        verdict = with_spent(verdict, states, event.time)
-        while verdict.charges and verdict.decision != "deny":
-            found = [self._state(charge, event, user) for charge in verdict.charges]
-            open_ones = zip(verdict.charges, found, strict=True)
-            if not any(state.over and not charge.is_over for charge, state in open_ones):
-                break
-            verdict = refused(verdict, found, event.time)
+        spent = with_spent(verdict, states, event.time)
+        verdict = after_limits(spent, lambda charge: self._state(charge, event, user), event.time)
         counts = [self._charge(charge, event, user) for charge in verdict.charges if verdict.decision != "deny"]
-        left = iter(counts)
-        parts = tuple(
-            msgspec.structs.replace(part, limit=_counted(part.limit, next(left, None)))
-            if part.limit is not None and part.limit.count is None
-            else part
-            for part in verdict.parts
-        )
-        return msgspec.structs.replace(verdict, parts=parts, charges=())
+        return with_counts(verdict, counts)
+
+    async def settled(self, event: Event, verdict: Verdict) -> Verdict:
+        """As `settle`."""
+        return self.settle(event, verdict)
 
     def _root(self, session: str) -> str:
         for _ in range(8):
@@ -169,10 +168,6 @@ class ReplayedMemory:
             if mark and leaves:
                 self._marks[charge.counter + mark] = event.time
         return len(calls)
-
-
-def _counted(use: LimitUse, count: int | None) -> LimitUse:
-    return msgspec.structs.replace(use, count=count)
 
 
 def _newest(times: dict[str, int]) -> list[tuple[str, int]]:

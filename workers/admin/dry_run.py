@@ -20,6 +20,8 @@ from bus.hooksets.hookfile import HookFile, parse_hook_file
 from bus.hooksets.in_force import HookSet, Layered, Watcher
 from bus.hooksets.layers import is_disabled
 from bus.ids import event_id, host_name
+from bus.matching.conditions import Condition
+from bus.memory.facts import Memory
 from bus.memory.replayed import ReplayedMemory, remembers
 from bus.outcomes import Outcome
 from bus.system.directories import Directories
@@ -44,15 +46,25 @@ _NATIVE_NAMES: Final = ("hook_event_name", "hookEventName", "hookName", "agent_a
 """Where agents' payloads name their event."""
 
 
+class Known(Protocol):
+    """What was before an event: the facts of its session, and what counts for limits."""
+
+    async def recall(self, event: Event, conditions: Sequence[Condition], seconds: float | None) -> Memory:
+        """What the event's session has done."""
+        ...
+
+    async def settled(self, event: Event, verdict: Verdict) -> Verdict:
+        """The verdict after its limits."""
+        ...
+
+
 class Judge(Protocol):
     """A function that returns the blocking hooks that fit an event, and their verdict.
 
-    `known` has the events before it; without it, the event is the first one that is known.
+    `known` has what was before it; without it, the event is the first one that is known.
     """
 
-    def __call__(
-        self, event: Event, known: ReplayedMemory | None = None, /
-    ) -> Awaitable[tuple[list[Hook], Verdict]]: ...
+    def __call__(self, event: Event, known: Known | None = None, /) -> Awaitable[tuple[list[Hook], Verdict]]: ...
 
 
 async def hooks_here(
@@ -202,7 +214,7 @@ async def open_judge(
     flows = workflows or DryWorkflows()
     async with ClientPool() as clients, RuleChecks() as checks:
 
-        async def judge(event: Event, known: ReplayedMemory | None = None) -> tuple[list[Hook], Verdict]:
+        async def judge(event: Event, known: Known | None = None) -> tuple[list[Hook], Verdict]:
             memory = known or ReplayedMemory()
             run = _runner(clients, commands, plugins, hooks, effects=effects)
             request_hooks = RequestHooks(hooks, flows.running(run), memory.recall)
@@ -221,7 +233,7 @@ async def open_judge(
                     notes=request_hooks.notes(event, fitting),
                 )
             )
-            verdict = memory.settle(event, verdict)
+            verdict = await memory.settled(event, verdict)
             if known is None and any(map(remembers, fitting)):
                 verdict = msgspec.structs.replace(verdict, notes=(*verdict.notes, NOTHING_KNOWN))
             return fitting, verdict

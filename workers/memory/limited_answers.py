@@ -32,7 +32,8 @@ class LimitedAnswers:
     async def send(self, make: MakeAnswer, event: Event, verdict: Verdict, user: str) -> list[ScriptCall]:
         """The calls that are still to be sent for an answer: all of them without limits, or while Redis is away."""
         if verdict.charges:
-            verdict = await self._with_spent(event, verdict, user)
+            now = self._clock.now()
+            verdict = await with_spent_now(self._connections, self._keys, event, verdict, user, now)
         answers = await make(verdict)
         while verdict.charges and answers and answers[0].name == "answer":
             try:
@@ -53,23 +54,25 @@ class LimitedAnswers:
             answers = await make(verdict)
         return answers
 
-    async def _with_spent(self, event: Event, verdict: Verdict, user: str) -> Verdict:
-        """The verdict after its limits of tokens and money; raises Unreachable."""
-        found = [read_limit(charge.limit) for charge in verdict.charges]
-        if all(limit.unit == "calls" for limit in found):
-            return verdict
-        keys = [self._keys.prefix + spent_key(limit, event, user) for limit in found]
-        with self._connections.lease() as connection:
-            families = await connection.exchange([("GET", self._keys("family", counted_session(event)))])
-            root = checked(families[0], "looking for a session's parent")
-            if root is not None:
-                keys = [f"{self._keys('spent')}:session:{root.decode()}" if ":session:" in key else key for key in keys]
-            replies = await connection.exchange([("HGETALL", key) for key in keys])
-        rows = [flat(checked(reply, "reading what was used")) for reply in replies]
-        amounts = [{name.decode(): int(value) for name, value in row.items()} for row in rows]
-        now = self._clock.now()
-        states = [
-            None if limit.unit == "calls" else reached(limit, used, now)
-            for limit, used in zip(found, amounts, strict=True)
-        ]
-        return with_spent(verdict, states, now)
+
+async def with_spent_now(
+    connections: Connections, keys: Keys, event: Event, verdict: Verdict, user: str, now: int
+) -> Verdict:
+    """The verdict after its limits of tokens and money; raises Unreachable."""
+    limits = [read_limit(charge.limit) for charge in verdict.charges]
+    if all(limit.unit == "calls" for limit in limits):
+        return verdict
+    names = [keys.prefix + spent_key(limit, event, user) for limit in limits]
+    with connections.lease() as connection:
+        families = await connection.exchange([("GET", keys("family", counted_session(event)))])
+        root = checked(families[0], "looking for a session's parent")
+        if root is not None:
+            names = [f"{keys('spent')}:session:{root.decode()}" if ":session:" in name else name for name in names]
+        replies = await connection.exchange([("HGETALL", name) for name in names])
+    rows = [flat(checked(reply, "reading what was used")) for reply in replies]
+    amounts = [{name.decode(): int(value) for name, value in row.items()} for row in rows]
+    states = [
+        None if limit.unit == "calls" else reached(limit, used, now)
+        for limit, used in zip(limits, amounts, strict=True)
+    ]
+    return with_spent(verdict, states, now)

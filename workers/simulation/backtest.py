@@ -1,7 +1,8 @@
 """Recorded events judged by candidate hooks, beside the verdicts that they got (X-04).
 
-Rules are judged again. A command or request is never run: its recorded answer counts if it is the same in force, and else
-it has no say. So the result is about the rules, and says where a hook without an answer may change it.
+Rules are judged again, and workflows go on from step to step, in memory and without effects. A command or request is never
+run: its recorded answer counts if it is the same in force, and else it has no say. So the result is about the rules and
+workflows, and says where a hook without an answer may change it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from bus.memory.replayed import ReplayedMemory, remembers
 from bus.outcomes import Outcome
 from bus.secrets.redaction import redact_text
 from bus.verdicts import Decision, Part, Policy, Verdict, strictest
+from workers.admin.workflows.dry import DryWorkflows
 from workers.approvals.summary import shortened, summary
 from workers.runtime.request_hooks import RequestHooks
 from workers.runtime.rule_checks import RuleChecks
@@ -84,7 +86,9 @@ class HookCounts(msgspec.Struct, kw_only=True):
     observed: dict[str, int] = msgspec.field(default_factory=dict)
     """By decision: how often it would have decided so if it did not only observe."""
     unknown: int = 0
-    """How often it would have run, but has no recorded answer."""
+    """How often it would have run, but has no recorded answer; of a workflow, how often it lacked an answer from outside."""
+    steps: int = 0
+    """Of a workflow: how often it went on to a step."""
     changes: int = 0
     """How many events changed by its decision."""
 
@@ -140,7 +144,7 @@ class Backtest:
 
     def __init__(self, candidate: Candidate, *, seconds: float, policy: Policy) -> None:
         self._candidate, self._seconds, self._policy = candidate, seconds, policy
-        self._checks, self._memory = RuleChecks(), ReplayedMemory()
+        self._checks, self._memory, self._flows = RuleChecks(), ReplayedMemory(), DryWorkflows()
         self._remembers = any(remembers(hook) for hook in candidate.hooks.hooks.values())
         self._hooks = {
             hook.id: HookCounts(hook=hook.id, origin=hook.origin, kind=hook.kind)
@@ -200,7 +204,9 @@ class Backtest:
     async def _verdict(self, past: PastEvent) -> tuple[Verdict, frozenset[str]]:
         """The candidate's own verdict, and its hooks without an answer."""
         answers = _Answers(past, self._candidate)
-        request = RequestHooks(self._candidate.hooks, answers.run, self._memory.recall)
+        self._flows.begin(past.event)
+        run = answers.run if self._candidate.denied_above(past.verdict) else self._flows.running(answers.run)
+        request = RequestHooks(self._candidate.hooks, run, self._memory.recall)
         request.wait_for(self._checks, self._seconds)
         fitting = await request.fitting(past.event)
         verdict = await evaluate(
@@ -234,6 +240,12 @@ class Backtest:
 
     def _count(self, part: Part, *, is_known: bool) -> None:
         counts = self._hooks[part.hook]
+        if counts.kind == "workflow":
+            tried = self._flows.tried.get(part.hook)
+            if tried is None or tried.record is None:
+                return  # the session does not have it, it had nothing to do, or the call was denied before it
+            counts.steps += tried.record.moved
+            counts.unknown += tried.lacks_answers
         if not is_known:
             counts.unknown += 1
             return
@@ -325,7 +337,12 @@ class _Answers:
         self.unknown: list[str] = []
 
     async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:  # noqa: ARG002  (it never runs anything)
-        """The recorded outcome of a hook that is no rule; without one it has nothing to say."""
+        """The recorded outcome of a hook that is no rule; without one it has nothing to say.
+
+        A workflow comes here only for a call that was denied before workflows were asked.
+        """
+        if hook.kind == "workflow":
+            return Outcome()
         part = self._parts.get(hook.id) if hook.id in self._candidate.same_programs else None
         if part is None:
             self.unknown.append(hook.id)

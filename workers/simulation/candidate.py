@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bus.events import Event
-from bus.hooks import Hook, Layer
+from bus.hooks import LAYERS, Hook, Layer
 from bus.hooksets.hookfile import HookFile
 from bus.hooksets.in_force import HookSet, Layered
 from bus.hooksets.trust import project_file
@@ -38,6 +38,11 @@ class Candidate(NamedTuple):
         if verdict is None:
             return ()
         return tuple(part for part in verdict.parts if self.beside or part.layer != self.layer)
+
+    def denied_above(self, verdict: Verdict | None) -> bool:
+        """Whether a hook of a layer above, which stays in force, denied the event: then hooks of this layer are not asked."""
+        above = LAYERS[: LAYERS.index(self.layer)]
+        return any(part.decision == "deny" and part.layer in above for part in self.kept_parts(verdict))
 
 
 def candidate(

@@ -13,6 +13,7 @@ import msgspec
 
 from bus.errors import ConditionError, ConfigError, DecodeError, OverBudget
 from bus.events import Event
+from bus.ids import event_id
 from bus.matching.conditions import Condition, compile_condition
 from bus.matching.findings import holds
 from bus.requests import read_event, read_request
@@ -23,12 +24,14 @@ from bus.wire.keys import Keys
 from bus.wire.streams import StreamEntry
 from workers.admin.dry_run import payload_source
 from workers.admin.dry_run import read_event as read_payload
+from workers.delivery.deliveries import now_ms
 from workers.records.events import events_pages
 
 _MARK: Final = "[redacted"
 """The beginning of what replaces a secret (bus/secrets/replacements.py)."""
 _MOST_LINE: Final = 64 * 1024 * 1024
 _MOST_DEPTH: Final = 32
+_BETWEEN_MS: Final = 1_000
 
 
 class PastEvent(NamedTuple):
@@ -133,6 +136,24 @@ def _of_record(value: Mapping[str, Any], place: str, path: Path) -> Past:
 def oldest_first(exported: list[Past]) -> list[PastEvent]:
     """The events that can be read, by their times: `events list` writes the newest first."""
     return sorted((past for past in exported if isinstance(past, PastEvent)), key=lambda past: past.ms)
+
+
+def in_order(path: Path) -> tuple[list[Event], list[str]]:
+    """The events of a file, oldest first, each with an id and a time, and what cannot be read; raises ConfigError.
+
+    An event without a time is a second after the one before it.
+    """
+    found = list(exported_events(path))
+    timed = all(past.ms for past in found if isinstance(past, PastEvent))
+    past_events = oldest_first(found) if timed else [past for past in found if isinstance(past, PastEvent)]
+    events: list[Event] = []
+    for past in past_events:
+        before = events[-1].time if events else now_ms() - _BETWEEN_MS * (len(past_events) + 1)
+        event = past.event
+        events.append(
+            msgspec.structs.replace(event, id=event.id or event_id(), time=event.time or before + _BETWEEN_MS)
+        )
+    return events, [f"{past.place}: {past.why}" for past in found if isinstance(past, Unreadable)]
 
 
 def redacted_fields(event: Event) -> list[str]:

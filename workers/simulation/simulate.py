@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
 from bus.events import Event
 from bus.hooks import Hook
 from bus.hooksets.in_force import HookSet
+from bus.memory.replayed import ReplayedMemory, remembers
 from bus.runners.model import model_name
 from bus.secrets.redaction import redact, redact_text, redact_url
 from bus.verdicts import Part, Policy, Verdict
-from workers.admin.dry_run import open_judge
+from workers.admin.dry_run import Known, open_judge
 from workers.admin.workflows.dry import DryWorkflows
 from workers.records.hook_list import hook_record
+
+AS_NOW: Final = "limits and facts of the session are as they are now, and nothing was counted"
+AFTER_HISTORY: Final = "limits and facts of the session are those after the given events"
+HISTORY_SECONDS: Final = 10.0
+"""How long the verdict on one of the events before may take."""
 
 
 class Effect(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,18 +60,35 @@ async def simulate(
     seconds: float,
     policy: Policy,
     workflows: DryWorkflows | None = None,
+    known: Known | None = None,
 ) -> Simulation:
     """Judge an event; with `run`, blocking commands and http hooks are run too. Nothing is recorded or delivered.
 
-    `workflows` has the states of the session's workflows; without it, the session is a new one.
+    `workflows` has the states of the session's workflows, and `known` what limits and facts know; without them, the session
+    is a new one.
     """
     flows = workflows or DryWorkflows()
     async with open_judge(hooks, effects=run, seconds=seconds, policy=policy, workflows=flows) as judge:
-        fitting, verdict = await judge(event)
+        fitting, verdict = await judge(event, known)
+    if known is not None and any(map(remembers, fitting)):
+        note = AFTER_HISTORY if isinstance(known, ReplayedMemory) else AS_NOW
+        verdict = msgspec.structs.replace(verdict, notes=(*verdict.notes, note))
     # A hook after the first deny is not started, with or without `run`.
     taking_part = {part.hook: part for part in verdict.parts}
     effects = (*_flow_effects(flows), *_effects(event, hooks, fitting, taking_part, verdict, run=run))
     return Simulation(event, hooks, tuple(fitting), verdict, effects)
+
+
+async def pass_through(
+    history: Sequence[Event], hooks: HookSet, workflows: DryWorkflows, known: ReplayedMemory, *, policy: Policy
+) -> None:
+    """Let limits, facts and workflows know these events, one after the other; nothing is run."""
+    seconds = HISTORY_SECONDS
+    async with open_judge(hooks, effects=False, seconds=seconds, policy=policy, workflows=workflows) as judge:
+        for event in history:
+            workflows.begin(event)
+            _, verdict = await judge(event, known)
+            known.note(event, denied=verdict.decision == "deny")
 
 
 def _effects(

@@ -182,3 +182,66 @@ def test_suggestions_are_shown_with_their_diff_and_written_on_request(
     assert fleethook("simulate", "-", "--json", stdin=event).json["verdict"]["decision"] == "abstain"
     other = json.dumps({"type": "tool:pre_execute", **call, "cwd": "/"})
     assert fleethook("simulate", "-", "--json", stdin=other).json["verdict"]["decision"] == "ask"
+
+
+REMEMBERS = """
+hooks:
+  - {id: twice, on: tool:pre_execute, rule: {decision: deny, limit: 2 per hour, reason: twice is enough}}
+  - id: tests-first
+    on: agent:stop
+    when: session.wrote("**/*.py").found && !session.ran("pytest").ok
+    rule: {decision: deny, reason: no test has passed}
+workflows:
+  - name: plan
+    steps:
+      - {name: think, transitions: [{to: work, on: user:prompt_submit}]}
+      - {name: work, rules: [{command_pattern: ^git push, message: a person pushes}]}
+"""
+
+
+@pytest.mark.req("X-13", "G-16")
+def test_simulate_knows_what_is_counted_and_counts_nothing(
+    server: Server, keys: Keys, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FLEETHOOK_REDIS_URL", server.url)
+    monkeypatch.setenv("FLEETHOOK_NAMESPACE", namespace(keys))
+    monkeypatch.chdir(tmp_path)
+    run(server.url, lambda connections: apply(connections, keys, parse_hook_file(REMEMBERS, "fleet")))
+    call = {"type": "tool:pre_execute", "tool": "bash", "session": "s", "source": "claude", "input": {"command": "ls"}}
+    ls = json.dumps(call)
+    with workers(server.url, keys, tmp_path / "home", "evaluator"):
+        assert fleethook("request", stdin=ls).json["decision"] == "abstain"
+        for _ in range(2):
+            found = fleethook("simulate", "-", "--json", stdin=ls).json["verdict"]
+            (part,) = [part for part in found["parts"] if part["hook"] == "twice"]
+            assert (found["decision"], part["limit"]["count"]) == ("abstain", 2), "the second, and it is not counted"
+            assert "limits and facts of the session are as they are now, and nothing was counted" in found["notes"]
+        assert fleethook("request", stdin=ls).json["decision"] == "abstain"
+        found = fleethook("simulate", "-", "--json", "--exit-code", stdin=ls)
+        assert found.code == 1
+        assert found.json["verdict"]["reason"].startswith("twice is enough (2 of 2 calls per hour")
+        (counter,) = fleethook("limits", "list", "--json").json
+        assert counter["count"] == 2
+        other = json.dumps({**call, "session": "other"})
+        assert fleethook("simulate", "-", "--json", stdin=other).json["verdict"]["decision"] == "abstain"
+
+    history = [call, call, {**call, "type": "user:prompt_submit", "tool": "", "input": {}, "data": {"prompt": "go"}}]
+    wrote = {**call, "type": "tool:post_execute", "tool": "write", "input": {"path": "a.py"}}
+    Path("before.jsonl").write_text("\n".join(map(json.dumps, [*history, wrote])) + "\nno event\n")
+
+    def after(**event: object) -> dict[str, object]:
+        done = fleethook("simulate", "-", "--history", "before.jsonl", "--json", stdin=json.dumps({**call, **event}))
+        assert "1 of 5 events in before.jsonl cannot be read: before.jsonl:5" in done.err
+        verdict: dict[str, object] = done.json["verdict"]
+        return verdict
+
+    assert str(after()["reason"]).startswith("twice is enough (2 of 2 calls per hour for this session used")
+    assert str(after(type="agent:stop", tool="", input={})["reason"]).startswith("no test has passed (session.wrote")
+    pushed = after(session="", input={"command": "git push"})
+    assert pushed["decision"] == "abstain", "no session, so nothing is before it"
+    Path("before.jsonl").write_text("\n".join(map(json.dumps, history[2:])) + "\n{}\n[]\n\n\nx\ny\n")
+    done = fleethook(
+        "simulate", "-", "--history", "before.jsonl", stdin=json.dumps({**call, "input": {"command": "git push"}})
+    )
+    assert "reason: a person pushes" in done.out
+    assert "limits and facts of the session are those after the given events" in done.out

@@ -48,6 +48,8 @@ _HOOK_COLUMNS: Final = (
     Column("OTHER", 5, rank=3),
     Column("OBSERVED", 10, rank=1),
 )
+_STEP_COLUMN: Final = (Column("STEPS", 5),)
+"""How often workflows went on to a step, where there are any."""
 _MOST_HOOKS: Final = 20
 
 
@@ -194,6 +196,7 @@ def _show(fleet: Context, found: BacktestResult, since: int, limit: int) -> None
         fleet.data(f"{_kinds(change.before, change.after)}: {counted(change.events, 'event')}")
     if not found.changes and found.events:
         fleet.data(fleet.style("nothing would change", "green"))
+    steps = any(counts.steps for counts in found.hooks)
     rows = [
         (
             plain(counts.hook),
@@ -203,12 +206,13 @@ def _show(fleet: Context, found: BacktestResult, since: int, limit: int) -> None
             f"{counts.allow:,}",
             f"{counts.other:,}",
             ", ".join(f"{word} {count:,}" for word, count in counts.observed.items()),
+            *((f"{counts.steps:,}",) if steps else ()),
         )
         for counts in found.hooks
         if counts.matched
     ]
     if rows:
-        fleet.table(_HOOK_COLUMNS, rows[:_MOST_HOOKS])
+        fleet.table((*_HOOK_COLUMNS, *(_STEP_COLUMN if steps else ())), rows[:_MOST_HOOKS])
     for note in _notes(found):
         fleet.data(wrapped_lines([fleet.style(plain(note, 2_000), "yellow")]))
     if found.changed:
@@ -255,7 +259,12 @@ def _notes(found: BacktestResult) -> Iterator[str]:
             "have stopped them, or the export has none"
         )
     for counts in found.hooks:
-        if counts.unknown:
+        if counts.unknown and counts.kind == "workflow":
+            yield (
+                f"{counts.hook} would have waited for an answer at {counted(counts.unknown, 'event')}, and nothing was asked: "
+                "its steps may be others"
+            )
+        elif counts.unknown:
             yield (
                 f"{counts.hook} was not run for {counted(counts.unknown, 'event')}: it is no rule, and there is no recorded "
                 "answer of the same hook; `fleethook simulate --run` runs it for one event"

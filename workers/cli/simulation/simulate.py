@@ -50,6 +50,12 @@ _DID = {
     type=click.Path(path_type=Path),
     help="Ask the hooks of this file, and not those in force.",
 )
+@click.option(
+    "--history",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The events before it, as JSON lines: they count for limits, facts and workflows, and what is recorded does not.",
+)
 @click.option("--source", default="", metavar="AGENT", help="The agent of the payload. Default: recognised.")
 @click.option("--native", default="", metavar="NAME", help="The agent's name of the event, if the payload has none.")
 @click.option(
@@ -67,6 +73,7 @@ def simulate(
     file: str | None,
     name: str | None,
     hook_file: Path | None,
+    history: Path | None,
     source: str,
     native: str,
     cwd: Path | None,
@@ -76,23 +83,21 @@ def simulate(
 ) -> None:
     """Show what the hooks would say to one event, each hook's part, and what they would start.
 
-    FILE has an event in Fleethook's form, or an agent's own payload; - is stdin. Nothing is recorded, delivered or
-    started. With --run, the hooks that decide are run; what comes after the verdict is still only named.
+    FILE has an event in Fleethook's form, or an agent's own payload; - is stdin. Nothing is recorded, counted, delivered or
+    started. With --run, the hooks that decide are run; what comes after the verdict is still only named. Limits, facts
+    and workflows of the session are as they are now, or as --history leaves them.
 
     \b
     fleethook simulate payload.json
     fleethook simulate payload.json --hooks candidate.yaml
     fleethook simulate --event e01a2032eb --hooks candidate.yaml --exit-code
     """
-    import asyncio
-
     import msgspec
 
     from bus.ids import host_name
     from workers.admin.dry_run import hooks_of
     from workers.cli.simulation.given_event import file_event
     from workers.records.stored_events import stored_event
-    from workers.simulation.simulate import simulate as judge
     from workers.simulation.simulate import simulation_record
 
     if (file is None) == (name is None):
@@ -113,8 +118,10 @@ def simulate(
             fleet.say(f"the files of the user and project on {event.host} are not known here: the fleet's hooks alone")
     settings = fleet.settings()
     seconds = settings.budget if budget is None else budget
-    flows = _states(fleet, event, hooks)
-    found = asyncio.run(judge(event, hooks, run=run, seconds=seconds, policy=settings.on_failure, workflows=flows))
+    if history is not None:
+        found = _after_history(fleet, event, hooks, history, run=run, seconds=seconds)
+    else:
+        found = _as_now(fleet, event, hooks, run=run, seconds=seconds)
     if fleet.json:
         before = None if recorded is None else {"decision": recorded.decision, **msgspec.to_builtins(recorded)}
         fleet.data({**simulation_record(found), **({} if name is None else {"recorded": before})})
@@ -122,6 +129,66 @@ def simulate(
         fleet.data(wrapped_lines(_lines(fleet, found, recorded)))
     if exit_code and found.verdict.blocks:
         raise CheckFailed("")
+
+
+def _as_now(fleet: Context, event: Event, hooks: HookSet, *, run: bool, seconds: float) -> Simulation:
+    """The simulation with the limits, facts and workflows of now, where the server can be asked; else of a new session."""
+    import asyncio
+    import os
+    from functools import partial
+
+    import msgspec
+
+    from bus.errors import FleethookError
+    from bus.memory.replayed import remembers
+    from workers.delivery.deliveries import now_ms
+    from workers.simulation.simulate import simulate as judge
+
+    flows = _states(fleet, event, hooks)
+    tried = partial(judge, hooks=hooks, run=run, seconds=seconds, policy=fleet.settings().on_failure, workflows=flows)
+    if not any(map(remembers, hooks.hooks.values())):
+        return asyncio.run(tried(event))
+
+    async def look_up(connections: Connections) -> Simulation:
+        from workers.memory.looked_up import LookedUpMemory
+
+        known = LookedUpMemory(connections, fleet.keys(), str(os.getuid()))
+        return await tried(msgspec.structs.replace(event, time=now_ms()), known=known)
+
+    try:
+        return fleet.run(look_up)
+    except FleethookError as error:
+        fleet.say(f"without the limits and facts of the session: {error}")
+        return asyncio.run(tried(event))
+
+
+def _after_history(
+    fleet: Context, event: Event, hooks: HookSet, path: Path, *, run: bool, seconds: float
+) -> Simulation:
+    """The simulation after the events of a file, which nothing is run for."""
+    import asyncio
+
+    import msgspec
+
+    from bus.memory.replayed import ReplayedMemory
+    from workers.admin.workflows.dry import DryWorkflows
+    from workers.simulation.past_events import in_order
+    from workers.simulation.simulate import pass_through
+    from workers.simulation.simulate import simulate as judge
+
+    policy, flows, past = fleet.settings().on_failure, DryWorkflows(), ReplayedMemory()
+    events, unreadable = in_order(path)
+    if unreadable:
+        fleet.warn(
+            f"{len(unreadable)} of {len(unreadable) + len(events)} events in {path} cannot be read: {unreadable[0]}"
+        )
+    after = msgspec.structs.replace(event, time=max([each.time for each in events], default=event.time) + 1)
+
+    async def work() -> Simulation:
+        await pass_through(events, hooks, flows, past, policy=policy)
+        return await judge(after, hooks, run=run, seconds=seconds, policy=policy, workflows=flows, known=past)
+
+    return asyncio.run(work())
 
 
 def _states(fleet: Context, event: Event, hooks: HookSet) -> DryWorkflows:

@@ -207,3 +207,45 @@ def test_limits_and_facts_are_those_of_the_recorded_events() -> None:
     assert found.changed[0].reason.startswith(
         "enough (2 of 2 calls per minute for this session used; free again at 00:01:01 UTC"
     )
+
+
+FLOW = """
+workflows:
+  - name: plan-first
+    steps:
+      - name: plan
+        allowed_tools: [read]
+        transitions: [{to: work, on: user:prompt_submit, when: event.data.prompt == "go"}]
+      - name: work
+        transitions:
+          - to: plan
+            on: agent:stop
+            actions: [{action: command, command: ./done.sh, save: said}, {action: publish, type: "plan:done"}]
+"""
+
+
+@pytest.mark.req("G-16")
+def test_workflows_go_on_from_step_to_step_and_start_nothing() -> None:
+    def at(number: int, session: str, kind: str, verdict: Verdict | None = None, **fields: Any) -> PastEvent:
+        known = {"id": f"e{number}", "source": "claude", "host": "h", "session": session, "time": 1_000 + number}
+        event = Event(type=kind, **known, **fields)
+        return PastEvent(event.id, event.time, event, verdict, False)
+
+    edit: dict[str, Any] = {"tool": "edit", "input": {"path": "a.py"}}
+    asked, denied = Verdict(), said(by("no", "deny"))
+    events = [
+        at(1, "s1", "tool:pre_execute", asked, **edit),
+        at(2, "s1", "user:prompt_submit", None, data={"prompt": "go"}),  # announced, and it moves all the same
+        at(3, "s1", "tool:pre_execute", asked, **edit),
+        at(4, "s2", "tool:pre_execute", asked, **edit),
+        at(5, "s2", "user:prompt_submit", denied, data={"prompt": "go"}),  # the fleet's deny came before the workflow
+        at(6, "s2", "tool:pre_execute", asked, **edit),
+        at(7, "s1", "agent:stop", asked),
+        at(8, "s1", "tool:pre_execute", asked, **edit),
+        at(9, "", "tool:pre_execute", asked, **edit),
+    ]
+    found = judge(FLOW, *events, layer="user")
+    assert [change.id for change in found.changed] == ["e1", "e4", "e6", "e8"], found.changed
+    (counts,) = found.hooks
+    assert (counts.kind, counts.deny, counts.steps, counts.unknown) == ("workflow", 4, 2, 1), counts
+    assert found.never_matched == ()
