@@ -75,6 +75,8 @@ class ReplayedMemory:
         """By counter: the calls that count, with their times."""
         self._marks: dict[str, int] = {}
         self._spent: dict[str, dict[str, int]] = {}
+        self._spent_by: set[str] = set()
+        """The answers of models that are counted."""
 
     async def recall(self, event: Event, conditions: Sequence[Condition], seconds: float | None) -> Memory:  # noqa: ARG002 - as the record is asked
         """What the session of an event did before it."""
@@ -102,6 +104,9 @@ class ReplayedMemory:
         while len(session.deeds) > MOST_KEPT:
             del session.deeds[min(session.deeds, key=session.deeds.__getitem__)]
         spent = spent_by(event, event.time, user)
+        if spent is not None and spent.event:
+            spent = None if spent.event in self._spent_by else spent
+            self._spent_by |= {spent.event} if spent is not None else set()
         for key in (f"spent:session:{name}", *spent.keys) if spent is not None else ():
             fields = self._spent.setdefault(key, {})
             for unit, amount in spent.amounts if spent is not None else ():

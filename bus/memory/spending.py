@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from bus.agents import gemini, opencode
 from bus.agents.event_facts import tokens
 from bus.events import Event, EventType
 from bus.matching.limits import Limit
@@ -22,6 +24,7 @@ class Spent(NamedTuple):
     """What one event says that a model has used."""
 
     event: str
+    """What it is counted by, once: the event's id, or that of the model's answer where several events are about one."""
     minute: int
     session: str
     """The session that it counts for, as the name of its keys."""
@@ -39,14 +42,16 @@ class Spent(NamedTuple):
 
 def spent_by(event: Event, ms: int, user: str) -> Spent | None:
     """What an event says that a model has used; None if it says nothing."""
-    if event.type not in _USES:
+    answer = _answer(event)
+    if answer is None:
         return None
+    name, number, data = answer
     amounts: list[tuple[str, int]] = []
-    if (number := tokens(event)) and 0 < int(number) < _MOST:
-        amounts.append(("tokens", int(number)))
-    cost = _cost(event.data)
+    if 0 < number < _MOST:
+        amounts.append(("tokens", number))
+    cost = _cost(data)
     if cost:
-        currency = event.data.get("currency")
+        currency = data.get("currency")
         amounts.append(
             (currency if isinstance(currency, str) and currency.isupper() and len(currency) == 3 else "USD", cost)
         )
@@ -54,7 +59,41 @@ def spent_by(event: Event, ms: int, user: str) -> Spent | None:
         return None
     scopes = ("agent", "user", "host", "fleet")
     keys = tuple(spent_key(Limit(0, "tokens", 0, scope), event, user) for scope in scopes)  # type: ignore[arg-type]
-    return Spent(event.id, ms // MINUTE_MS, counted_session(event), keys, tuple(amounts))
+    return Spent(name, ms // MINUTE_MS, counted_session(event), keys, tuple(amounts))
+
+
+def _answer(event: Event) -> tuple[str, int, Mapping[str, Any]] | None:
+    """The answer of a model that an event is about: what it is counted by, its tokens, and what may have its cost."""
+    if event.source == opencode.NAME and event.type == EventType.SESSION_MESSAGE:
+        return _opencode_message(event)
+    if event.type not in _USES:
+        return None
+    if event.source == gemini.NAME and not _is_last_chunk(event.data.get("llm_response")):
+        return None
+    return event.id, int(tokens(event) or 0), event.data
+
+
+def _opencode_message(event: Event) -> tuple[str, int, Mapping[str, Any]] | None:
+    """A whole answer of a model in OpenCode; it sends the same message several times, and first without its end."""
+    info = _mapping(event.data.get("info"))
+    if info.get("role") != "assistant" or not _mapping(info.get("time")).get("completed"):
+        return None
+    used = _mapping(info.get("tokens"))
+    cache = _mapping(used.get("cache"))
+    parts = (used.get("input"), used.get("output"), used.get("reasoning"), cache.get("read"), cache.get("write"))
+    numbers = [part for part in parts if isinstance(part, int | float) and not isinstance(part, bool) and part > 0]
+    name = hashlib.sha256(f"{event.source}\n{event.session}\n{info.get('id')}".encode("utf-8", "replace")).hexdigest()
+    return name[:32], int(min(sum(numbers), _MOST)), info
+
+
+def _is_last_chunk(response: object) -> bool:
+    """Whether a part of Gemini's answer is its last: each says what the whole answer has used so far."""
+    candidates = _mapping(response).get("candidates")
+    return isinstance(candidates, list) and any(_mapping(item).get("finishReason") for item in candidates)
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _cost(data: Mapping[str, Any]) -> int:

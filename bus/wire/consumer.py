@@ -10,7 +10,7 @@ from typing import Any, Final
 from bus.errors import Unreachable
 from bus.wire.connections import COMMAND_SECONDS, MARGIN_SECONDS, Argument, Command, Connection, Connections
 from bus.wire.counts import field
-from bus.wire.keys import EVALUATORS_MS, HEARTBEAT_MS, IDLE_BEAT_MS, Keys
+from bus.wire.keys import EVALUATORS_MS, HEARTBEAT_MS, IDLE_BEAT_MS, Keys, declared
 from bus.wire.scripts import every_script
 from bus.wire.streams import ScriptCall, StreamEntry, call, checked, flat, is_error, repeat_unknown
 
@@ -113,10 +113,18 @@ class Consumer:
         """
         with self.connections.lease() as connection:
             await connection.exchange([("SCRIPT", "LOAD", script.text) for script in every_script()])
-            commands = [ScriptCall("group", (stream,), (self.group,)).whole_command() for stream in self.streams]
+            commands = [
+                ScriptCall("group", (stream,), (self.group, self._kept_ms(stream))).whole_command()
+                for stream in self.streams
+            ]
             for reply in await connection.exchange(commands):
                 if not is_error(reply, "BUSYGROUP"):
                     checked(reply, f"making the group {self.group}")
+
+    def _kept_ms(self, stream: str) -> int | str:
+        """How long a stream is kept which nobody writes to; empty if it stays."""
+        key = declared(stream.removeprefix(self.keys.prefix))
+        return key.ttl if key is not None and isinstance(key.ttl, int) else ""
 
     async def read(
         self,

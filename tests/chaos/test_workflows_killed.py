@@ -1,4 +1,4 @@
-"""Workflows while evaluators, carriers and dispatchers are killed with -9: each event moved its session once.
+"""Workflows while evaluators, host workers, carriers and dispatchers are killed with -9: each event moved its session once.
 
 `make chaos-workflows` makes 10,000 transitions; the size of the default run is small.
 """
@@ -19,6 +19,7 @@ from bus.events import Event
 from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
 from bus.ids import event_id
+from bus.system.directories import directories
 from bus.wire.codec import decode_body
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
@@ -55,31 +56,36 @@ workflows:
           - to: open
             on: tool:pre_execute
             actions:
-              - {{action: command, can_block: true, command: 'echo "$FLEETHOOK_EVENT_ID" >> {effects}'}}
+              - action: command
+                can_block: true
+                command: 'echo "$FLEETHOOK_EVENT_ID" >> {effects}; while test -e {hold}; do sleep 0.02; done'
 """
 BUDGET = 12.0
 AGENTS = 16
 SESSIONS = 40
+STANDING = 3
+"""So many commands stand still when a host worker is killed; two workers share them."""
 
 
 class Work:
     """The events of all sessions, each sent until it has an answer that a workflow gave."""
 
-    def __init__(self, bus: Bus, total: int) -> None:
+    def __init__(self, bus: Bus, total: int, calls: float) -> None:
+        """`calls` is the share of tool calls, which run a command; the others are prompts."""
         chance = random.Random(11)
+        self._calls = calls
         self._bus = bus
         self.events = [self._event(number, chance) for number in range(total)]
         self.sent = 0
         self.again = 0
         self.tick = asyncio.Event()
 
-    @staticmethod
-    def _event(number: int, chance: random.Random) -> tuple[Event, bool]:
+    def _event(self, number: int, chance: random.Random) -> tuple[Event, bool]:
         """An event, and whether it is only announced."""
         name = event_id()
         session = f"session-{chance.randrange(SESSIONS)}"
         share = chance.random()
-        if share < 0.03:
+        if share < self._calls:
             line = {"command": f"ls {number}"}
             call = Event(
                 type="tool:pre_execute",
@@ -109,6 +115,7 @@ class Work:
 
 @pytest.mark.req("G-16", "B-05")
 @pytest.mark.timeout(1_500)
+@pytest.mark.parametrize("where", ["fleet", "user"])
 @pytest.mark.parametrize(
     ("total", "kills"), [(300, 4), pytest.param(10_000, 60, marks=pytest.mark.slow, id="full")], ids=["small", None]
 )
@@ -121,11 +128,23 @@ async def test_each_transition_happened_once_though_workers_are_killed(
     tmp_path: Path,
     total: int,
     kills: int,
+    where: str,
 ) -> None:
-    effects = tmp_path / "effects"
+    """Published workflows run in evaluators; those of the user's file, which evaluators elsewhere lack, in host workers."""
+    effects, hold = tmp_path / "effects", tmp_path / "hold"
     effects.touch()
-    await apply(connections, keys, parse_hook_file(WORKFLOWS.format(effects=effects), "fleet"))
-    fleet.start("evaluator", 2)
+    text = WORKFLOWS.format(effects=effects, hold=hold)
+    if where == "fleet":
+        await apply(connections, keys, parse_hook_file(text, "fleet"))
+        fleet.start("evaluator", 2)
+        victims = ("evaluator", "evaluator", "evaluator", "carrier", "dispatcher")
+    else:
+        file = directories({"FLEETHOOK_HOME": str(fleet.home)}).config / "fleethook.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        fleet.start("evaluator", 2, FLEETHOOK_HOST="elsewhere", FLEETHOOK_HOME=str(tmp_path / "elsewhere"))
+        fleet.start("host", 2)
+        victims = ("host", "host", "host", "carrier", "dispatcher")
     fleet.start("dispatcher")
     fleet.start("carrier")
     await asyncio.to_thread(fleet.ready)
@@ -133,14 +152,18 @@ async def test_each_transition_happened_once_though_workers_are_killed(
     moments = sorted(chance.sample(range(total // 20, total - total // 10), kills))
     began = time.monotonic()
     async with Bus(server.url, namespace=namespace(keys), connect=CONNECT) as bus:
-        work = Work(bus, total)
+        work = Work(bus, total, calls=0.03 if where == "fleet" else 0.15)
         agents = [asyncio.create_task(work.agent(turn)) for turn in range(AGENTS)]
         for after in moments:
             while work.sent < after:
                 await work.tick.wait()
                 work.tick.clear()
             await asyncio.to_thread(fleet.ready)
-            fleet.kill(chance.choice(("evaluator", "evaluator", "evaluator", "carrier", "dispatcher")))
+            victim = chance.choice(victims)
+            if victim == "host":
+                await in_the_middle(effects, hold, agents)
+            fleet.kill(victim)
+            hold.unlink(missing_ok=True)
         await asyncio.gather(*agents)
     took = time.monotonic() - began
     prompts = [event for event, _ in work.events if event.type == "user:prompt_submit"]
@@ -174,9 +197,20 @@ async def test_each_transition_happened_once_though_workers_are_killed(
     ran = Counter(effects.read_text().split())
     assert set(ran) == {event.id for event in calls}, "every command ran, again only with the same id"
     tell(
-        f"{total} events, {fleet.killed} kills, {took:.1f} s: {len(prompts) + len(calls)} transitions once each, "
+        f"{where}: {total} events, {fleet.killed} kills, {took:.1f} s: {len(prompts) + len(calls)} transitions once each, "
         f"{sum(count - 1 for count in ran.values())} commands ran again, {work.again} verdicts by policy"
     )
+
+
+async def in_the_middle(effects: Path, hold: Path, agents: list[asyncio.Task[None]]) -> None:
+    """Return while the commands of both host workers stand in the middle of a workflow's actions, or nothing is left to run."""
+    hold.touch()
+    before = len(effects.read_text().split())
+
+    def stands() -> bool:
+        return len(effects.read_text().split()) >= before + STANDING or all(agent.done() for agent in agents)
+
+    await when(stands, "commands stand in the middle of actions", 60)
 
 
 def read_state(counts: Counts, keys: Keys, session: str, workflow: str) -> FlowState:

@@ -24,6 +24,7 @@ from bus.wire.consumer import Consumer
 from bus.wire.keys import Keys
 from bus.wire.streams import StreamEntry, flat
 from tests.support.waiting import BUDGET_MS, CONNECT, PATIENCE, until
+from workers.dispatcher import Dispatcher
 from workers.evaluator import GROUP, Evaluator
 
 HOST = "test-host"
@@ -91,6 +92,45 @@ async def evaluating(
             stop.set()
             await running
             await connections.close()
+
+
+@asynccontextmanager
+async def dispatching(url: str, keys: Keys) -> AsyncIterator[None]:
+    """A running dispatcher, which starts no carriers."""
+    connections = Connections(url, connect=CONNECT)
+    watcher = Watcher(connections, keys, host=HOST, user_file=None, trust_file=Path("/nonexistent"))
+
+    async def enqueue(_: str) -> int:
+        return 0
+
+    dispatcher = Dispatcher(url, keys, watcher, connections, enqueue)
+    stop = asyncio.Event()
+    await dispatcher.prepare()
+    running = asyncio.create_task(dispatcher.run(stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        await running
+        await connections.close()
+
+
+async def happened(connections: Connections, keys: Keys, *events: Event) -> None:
+    """Add events to the stream, as agents do that do not wait."""
+    for event in events:
+        fields = (
+            "id",
+            event_id(),
+            "source",
+            event.source,
+            "event",
+            event.type,
+            "host",
+            HOST,
+            "body",
+            encode_event(event),
+        )
+        await do(connections, "XADD", keys("events"), "*", *fields)
 
 
 def member(connections: Connections, keys: Keys, name: str) -> Consumer:

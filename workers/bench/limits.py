@@ -1,4 +1,4 @@
-"""Limits and facts of sessions: the time that they add to a request, against the same request to a rule without them."""
+"""Limits, facts and workflows: the time that they add to a request, against the same request to a rule without them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from bus.events import Event
 from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
 from bus.wire.keys import Keys
@@ -28,6 +29,47 @@ hooks:
   - {id: limited, on: tool:pre_execute:bash, rule: {limit: 10000 per second, reason: it fits}}
   - {id: facts, on: tool:pre_execute:read, when: 'session.repeats > 100', rule: {decision: deny, reason: a loop}}
 """
+
+
+_WORKFLOW: Final = """
+hooks:
+  - {id: plain, on: tool:pre_execute, rule: {decision: abstain, reason: it fits}}
+workflows:
+  - name: measured
+    steps:
+      - name: one
+        rules: [{tools: [bash], command_pattern: "^never"}]
+        transitions: [{to: two, on: tool:pre_execute:read}]
+      - name: two
+        rules: [{tools: [bash], command_pattern: "^never"}]
+        transitions: [{to: one, on: tool:pre_execute:read}]
+    sources: [codex]
+"""
+
+
+async def workflow_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:
+    """What a workflow adds to a call that its step judges, and to one that takes it to the next step."""
+    keys, connections, bus = Keys("bench"), bench_connections(url), bench_bus(url, "bench")
+    plain = msgspec.structs.replace(event(), source="claude", session="bench")
+    judged = msgspec.structs.replace(plain, source="codex", tool="bash", input={"command": "ls"})
+    moving = msgspec.structs.replace(judged, tool="read", input={"path": "a.py"})
+    figures: list[Figure] = []
+    await apply(connections, keys, parse_hook_file(_WORKFLOW, "fleet"))
+
+    async def without() -> float:
+        return await latency(lambda: bus.request(plain), sizes.requests)
+
+    async with process(url, "-m", "workers.cli", "worker", "evaluator"):
+        for name, sent in (("a workflow whose step judges it", judged), ("a workflow that goes on to a step", moving)):
+
+            async def inside(sent: Event = sent) -> float:
+                return await latency(lambda: bus.request(sent), sizes.requests)
+
+            ours, theirs = await alternate(inside, without, rounds, slices=sizes.slices, warm_ups=sizes.warm_ups)
+            figures.append(figure(f"request p50, {name}", "a session without the workflow", "us", ours, theirs))
+    await bus.close()
+    await connections.close()
+    return figures
 
 
 async def limit_figures(url: str, rounds: int, sizes: Sizes) -> list[Figure]:

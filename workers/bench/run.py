@@ -16,7 +16,7 @@ from workers.bench.guarding import guard_figures
 from workers.bench.heavy import heavy_figures
 from workers.bench.held_calls import held_figures
 from workers.bench.isolation import isolation_figures
-from workers.bench.limits import limit_figures
+from workers.bench.limits import limit_figures, workflow_figures
 from workers.bench.plugins import plugin_figures
 from workers.bench.request import request_figures
 from workers.bench.rounds import FULL, Figure, Sizes
@@ -43,6 +43,7 @@ PARTS: Final[dict[str, Callable[[str, int, Sizes], Awaitable[list[Figure]]]]] = 
     "approvals": held_figures,
     "stop": stop_figures,
     "limits": limit_figures,
+    "workflows": workflow_figures,
     "publish": publish_figures,
     "deliveries": _deliveries,
     "isolation": isolation_figures,

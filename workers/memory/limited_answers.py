@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 from bus.errors import Unreachable
 from bus.events import Event
@@ -18,6 +19,10 @@ from workers.runtime.clock import ServerClock
 from workers.runtime.request_replies import Replies
 
 log = logging.getLogger("fleethook.memory")
+
+_RIGHTS: Final = (
+    " (the server's user of the workers is of an older version; `fleethook acl` prints the rights of this one)"
+)
 
 MakeAnswer = Callable[[Verdict], Awaitable[list[ScriptCall]]]
 """Makes the calls that answer a request with a verdict, or hold it for a person; the answer is the first."""
@@ -47,8 +52,9 @@ class LimitedAnswers:
                 self._replies.observe(event, verdict)
                 return answers[1:]
             if isinstance(refusal, str):
-                log.error("the limits of an answer cannot be looked up: %s", refusal)
-                verdict = not_looked_up(verdict, refusal)
+                why = f"{refusal}{_RIGHTS if 'permission' in refusal.lower() else ''}"
+                log.error("the limits of an answer cannot be looked up: %s", why)
+                verdict = not_looked_up(verdict, why)
             else:
                 verdict = refused(verdict, refusal, self._clock.now())
             answers = await make(verdict)

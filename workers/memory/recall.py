@@ -18,7 +18,8 @@ from bus.memory.replayed import PAUSE_MS
 from bus.requests import read_event, read_request
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
-from bus.wire.streams import StreamEntry, call, checked, flat, is_error
+from bus.wire.missing_rights import is_refused
+from bus.wire.streams import ScriptCall, StreamEntry, call_all, checked, flat, is_error
 
 _DISPATCHERS: Final = "dispatchers"
 _MOST_READ: Final = 256
@@ -26,6 +27,9 @@ _MOST_READ: Final = 256
 _SHORT_SECONDS: Final = 0.25
 _PAUSE_SECONDS: Final = 0.02
 _NO_DISPATCHER: Final = "no dispatcher keeps the record of sessions"
+GONE_SECONDS: Final = 1.0
+"""After so long without a dispatcher's heartbeat nothing is waited for; one that is restarted is back before that."""
+_NONE_RUNS: Final = ", and no dispatcher runs that records them"
 _NOTED: Final = frozenset(
     {EventType.TOOL_POST_EXECUTE.value, EventType.TOOL_ERROR.value, EventType.USER_PROMPT_SUBMIT.value}
 )
@@ -53,15 +57,21 @@ class Recall:
         digest = call_digest(event) if event.tool else ""
         session = session_key(event.source, named)
         args = (self._keys.prefix, session, digest, "1" if deeds else "", PAUSE_MS)
-        found, secrets, repeats, tokens = await call(self._connections, "recall", (self._keys("facts", session),), args)
+        (reply,) = await call_all(self._connections, [ScriptCall("recall", (self._keys("facts", session),), args)])
+        if is_refused(reply):  # rights do not come by waiting
+            return Memory(missing=f"the record of sessions cannot be read: {reply}")
+        found, secrets, repeats, tokens = checked(reply, "looking up what a session did")
         return Memory(_timed(found), _timed(secrets), repeats, int(float(tokens)), missing)
 
     async def _wait(self, event: Event, seconds: float | None) -> str:
         """Wait for the session's events that are under way; returns why some may be missing, and nothing if none is."""
         until = time.monotonic() + (seconds or 0.0)
+        seen = time.monotonic()
         while why := await self._under_way(event):
-            if why == _NO_DISPATCHER:
-                return why
+            if not why.endswith(_NONE_RUNS):
+                seen = time.monotonic()
+            if why == _NO_DISPATCHER or time.monotonic() - seen >= GONE_SECONDS:
+                return why  # waiting longer would not help
             if seconds is None:
                 raise OverBudget("events of this session are still under way")
             if time.monotonic() >= until:
@@ -73,12 +83,13 @@ class Recall:
         """Which events of the session, older than `event`, are not on record yet, in words; empty for none."""
         keys = self._keys
         with self._connections.lease() as connection:
-            groups, pending, requests, waiting = await connection.exchange(
+            groups, pending, requests, waiting, alive = await connection.exchange(
                 [
                     ("XINFO", "GROUPS", keys("events")),
                     ("XPENDING", keys("events"), _DISPATCHERS, "-", "+", _MOST_READ),
                     ("XRANGE", keys("requests"), "-", "+", "COUNT", _MOST_READ),
                     ("XRANGE", keys("waiting"), "-", "+", "COUNT", _MOST_READ),
+                    ("EXISTS", keys("alive", "dispatcher")),
                 ]
             )
         if is_error(groups, "NO SUCH KEY") or (isinstance(groups, list) and not groups):
@@ -91,10 +102,11 @@ class Recall:
         unread = await self._unread(last, [] if isinstance(pending, Exception) else pending)
         left = sum(self._is_its_own(entry, event) for entry in unread)
         if len(unread) >= _MOST_READ:
-            return "the record of sessions is behind"
+            return f"the record of sessions is behind{'' if alive else _NONE_RUNS}"
         if not running and not left:
             return ""
-        return f"{running + left} of this session's events were not on record"
+        missing = f"{running + left} of this session's events were not on record"
+        return missing if alive else f"{missing}{_NONE_RUNS}"
 
     async def _unread(self, last: str, pending: Any) -> list[StreamEntry]:
         """The entries of the event stream that the dispatcher has not done with."""

@@ -51,7 +51,7 @@ class WorkflowRunner:
         Raises FleethookError if the state cannot be read or written.
         """
         workflow = hook.workflow
-        if workflow is None or not event.session:
+        if workflow is None or not event.session or (workflow.sources and event.source not in workflow.sources):
             return None
         until = time.monotonic() + seconds
         leased = seconds if waits(workflow) else 0.0

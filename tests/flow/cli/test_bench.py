@@ -60,7 +60,7 @@ DIFFERENCES = {"command hook minus rule hook", "added by a limit that fits", "ad
 """What is one median minus another: with a single round on a busy machine it may be less than nothing."""
 
 TOGETHER = (
-    ("deliveries", "publish", "gateway", "approvals", "stop", "limits"),
+    ("deliveries", "publish", "gateway", "approvals", "stop", "limits", "workflows"),
     ("isolation", "shim", "command", "heavy"),
     ("request", "dialects", "guards", "plugins", "backtest", "start"),
 )
@@ -111,6 +111,8 @@ def test_every_comparison_runs_and_says_its_ratio(tmp_path: Path) -> None:
         "request p50, a limit that fits",
         "request p50, a condition that reads facts",
         "added by a condition that reads facts",
+        "request p50, a workflow whose step judges it",
+        "request p50, a workflow that goes on to a step",
         "guards, a harmless line at the median",
         "guards, the same line: reading alone",
         "guards, a harmless held-out line beside splitting it",

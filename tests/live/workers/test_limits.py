@@ -15,9 +15,20 @@ from bus.verdicts import Verdict
 from bus.wire.codec import decode_verdict, encode_event, encode_payload
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
-from tests.live.workers.test_session_facts import dispatching
 from tests.support.held import ANA
-from tests.support.running import HOST, answer, ask, bash, do, evaluating, publish_hooks, put, stream, verdict
+from tests.support.running import (
+    HOST,
+    answer,
+    ask,
+    bash,
+    dispatching,
+    do,
+    evaluating,
+    publish_hooks,
+    put,
+    stream,
+    verdict,
+)
 from tests.support.servers import Server
 from tests.support.waiting import until
 from workers.approvals.decisions import answer as answer_question

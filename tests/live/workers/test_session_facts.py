@@ -4,65 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
+import re
 from typing import Any
 
 import pytest
 
 from bus.events import Event
-from bus.hooksets.in_force import Watcher
-from bus.ids import event_id
 from bus.verdicts import Verdict
-from bus.wire.codec import encode_event
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
-from tests.support.running import HOST, bash, do, evaluating, publish_hooks, put, verdict
+from tests.support.running import bash, dispatching, do, evaluating, happened, publish_hooks, put, verdict
 from tests.support.servers import Server
-from tests.support.waiting import CONNECT
-from workers.dispatcher import Dispatcher
+from tests.support.waiting import PATIENCE
+from workers.memory import recall
 
 pytestmark = pytest.mark.req("X-13")
-
-
-@asynccontextmanager
-async def dispatching(url: str, keys: Keys) -> AsyncIterator[None]:
-    """A running dispatcher, which starts no carriers."""
-    connections = Connections(url, connect=CONNECT)
-    watcher = Watcher(connections, keys, host=HOST, user_file=None, trust_file=Path("/nonexistent"))
-
-    async def enqueue(_: str) -> int:
-        return 0
-
-    dispatcher = Dispatcher(url, keys, watcher, connections, enqueue)
-    stop = asyncio.Event()
-    await dispatcher.prepare()
-    running = asyncio.create_task(dispatcher.run(stop))
-    try:
-        yield
-    finally:
-        stop.set()
-        await running
-        await connections.close()
-
-
-async def happened(connections: Connections, keys: Keys, *events: Event) -> None:
-    """Add events to the stream, as agents do that do not wait."""
-    for event in events:
-        fields = (
-            "id",
-            event_id(),
-            "source",
-            event.source,
-            "event",
-            event.type,
-            "host",
-            HOST,
-            "body",
-            encode_event(event),
-        )
-        await do(connections, "XADD", keys("events"), "*", *fields)
 
 
 def done(
@@ -116,7 +72,9 @@ async def test_done_is_held_to_evidence(server: Server, keys: Keys, connections:
         assert not changed.notes
 
 
-async def test_a_stop_says_what_it_could_not_wait_for(server: Server, keys: Keys, connections: Connections) -> None:
+async def test_a_stop_says_what_it_could_not_wait_for(
+    server: Server, keys: Keys, connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await publish_hooks(connections, keys, rules(TESTED))
     async with dispatching(server.url, keys):
         await happened(connections, keys, done(command="ls", output=""))
@@ -124,10 +82,19 @@ async def test_a_stop_says_what_it_could_not_wait_for(server: Server, keys: Keys
         await happened(
             connections, keys, done(command="pytest", output={"stdout": ""}), done(session="other", command="x")
         )
+        alive = keys("alive", "dispatcher")
+        await do(connections, "DEL", alive)  # its heartbeat, which ends two seconds after it
+        said = await stop(connections, keys)
+        assert said.decision == "deny"
+        at_once = "1 of this session's events were not on record, and no dispatcher runs that records them"
+        assert at_once in said.reason, "nothing was waited for"
+        assert f"facts of the session may be missing: {at_once}" in said.notes
+        monkeypatch.setattr(recall, "GONE_SECONDS", PATIENCE)
+        await do(connections, "SET", alive, "busy", "PX", "60000")
         said = await stop(connections, keys, budget=1_500)
         assert said.decision == "deny"
-        assert "1 of this session's events were not on record" in said.reason
-        assert any(note.startswith("facts of the session may be missing: 1 of this") for note in said.notes)
+        assert re.search(r"1 of this session's events were not on record, after 0\.\d s", said.reason), said.reason
+        await do(connections, "DEL", alive)
         waiting = asyncio.create_task(stop(connections, keys))
         async with dispatching(server.url, keys):
             assert (await waiting).decision == "abstain"

@@ -227,7 +227,8 @@ workflows:
 @pytest.mark.req("G-16")
 def test_workflows_go_on_from_step_to_step_and_start_nothing() -> None:
     def at(number: int, session: str, kind: str, verdict: Verdict | None = None, **fields: Any) -> PastEvent:
-        known = {"id": f"e{number}", "source": "claude", "host": "h", "session": session, "time": 1_000 + number}
+        known: dict[str, Any] = {"id": f"e{number}", "source": "claude", "host": "h", "session": session}
+        known["time"] = 1_000 + number
         event = Event(type=kind, **known, **fields)
         return PastEvent(event.id, event.time, event, verdict, False)
 
