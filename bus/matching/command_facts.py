@@ -20,7 +20,7 @@ Where = Callable[[], Place]
 
 _EMPTYING: Final = frozenset({">", ">|", "&>", ">&"})
 _AT_ROOT: Final = lazy_regex(
-    rf"{UNKNOWN}{MAYBE_EMPTY}?(?:/\.\.)+(?:/\*?)?|(?:{UNSET}|{UNKNOWN}{MAYBE_EMPTY})+/(?:{UNSET}+/?)*(?:\.|\*|\.\*|\.\[[!^]\.\]\*|(?:\.\./?)+\*?|(?:usr|etc|var|home|boot|srv|sbin|Users)/?\*?)?"
+    rf"{UNKNOWN}{MAYBE_EMPTY}?(?:/\.\.)+(?:/\*?)?|(?:{UNSET}|{UNKNOWN}{MAYBE_EMPTY})+/(?:{UNSET}+/?|\.\./)*(?:\.|\*|\.\*|\.\[[!^]\.\]\*|(?:\.\./?)+\*?|(?:usr|etc|var|home|boot|srv|sbin|Users)/?\*?)?"
 )
 
 

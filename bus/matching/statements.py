@@ -22,7 +22,9 @@ _IGNORED: Final = lazy_regex(
     r"""(?:(?<=\s)|\A)--[^\n]*|/\*(?!!).*?\*/|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`[^`]*`""", re.DOTALL
 )
 _DATABASE: Final = lazy_regex(r"\bdrop\s+(?:database|schema|keyspace|owned)\b")
-_TABLE: Final = lazy_regex(r"\bdrop\s+(?:foreign\s+)?(?:table|materialized\s+view|collection|tablespace|user|role)\b")
+_TABLE: Final = lazy_regex(
+    r"\bdrop\s+(?:foreign\s+)?(?:table|materialized\s+view|collection|tablespace|user|role|measurement|series|warehouse|dictionary|catalog|graph|stream)\b"
+)
 _COLUMN: Final = lazy_regex(
     r"\balter\s+table\b[^;]{0,4096}?\bdrop\s+(?!constraint\b|index\b|default\b|primary\b|foreign\b|key\b|not\b|check\b|expression\b)"
 )

@@ -77,6 +77,10 @@ SAME: Final = frozenset(
     {"str", "Path", "pathlib.Path", "pathlib.PosixPath", "PurePath", "os.fspath", "os.path.abspath", "os.path.realpath"}
     | {"os.path.expanduser", "os.path.normpath", "os.path.expandvars", "bytes", "shlex.quote"}
 )
+WRAPPERS: Final = frozenset(
+    {"text", "sqlalchemy.text", "sql.SQL", "psycopg.sql.SQL", "string.Template", "Template", "DDL"}
+)
+"""Functions whose result counts as their argument."""
 HOMES: Final = frozenset({"Path.home", "pathlib.Path.home"})
 PYTHON_PROGRAMS: Final = {name: command[0] for name, command in (COMMANDS | METHODS | SERVICES).items()}
 """The program that does the same as each function and method."""
@@ -193,7 +197,7 @@ _PHP: Final[dict[str, tuple[str, ...]]] = {
     **dict.fromkeys(["system", "exec", "shell_exec", "passthru", "popen", "proc_open", "pcntl_exec"], SCRIPT),
 }
 _LUA: Final[dict[str, tuple[str, ...]]] = {"os.execute": SCRIPT, "io.popen": SCRIPT, "os.remove": DELETE}
-_APPLE: Final[dict[str, tuple[str, ...]]] = {"do shell script": SCRIPT, "doShellScript": SCRIPT}
+_APPLE: Final[dict[str, tuple[str, ...]]] = {"do shell script": SCRIPT, "do script": SCRIPT, "doShellScript": SCRIPT}
 _R: Final[dict[str, tuple[str, ...]]] = {
     "unlink": DELETE,
     "file.remove": DELETE,

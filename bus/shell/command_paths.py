@@ -6,7 +6,7 @@ from typing import Final
 
 from bus.shell.argument_runners import find_roots
 from bus.shell.commands import Command
-from bus.shell.programs.outputs import OUTPUTS, value_of
+from bus.shell.programs.outputs import OUTPUTS, git_writes, value_of
 
 _VALUES: Final[dict[str, frozenset[str]]] = {
     "chmod": frozenset({"--reference"}),
@@ -49,7 +49,9 @@ _CHANGE_ALL: Final = frozenset(
     ]
 )
 _CHANGE_LAST: Final = frozenset(["cp", "install", "ln", "rsync", "scp"])
-CHANGING: Final = _CHANGE_ALL | _CHANGE_LAST | {"mv", "dd", "sed", "gsed", "perl", "curl", "wget"} | OUTPUTS.keys()
+CHANGING: Final = (
+    _CHANGE_ALL | _CHANGE_LAST | {"mv", "dd", "sed", "gsed", "perl", "curl", "wget", "git"} | OUTPUTS.keys()
+)
 """The programs whose changed paths are known."""
 UNLINKING: Final = frozenset(["rm", "rmdir", "unlink", "mv", "srm", "trash", "ln"])
 """Programs that act on a symbolic link itself, not on what it points to."""
@@ -88,6 +90,8 @@ def changed(command: Command, given: tuple[str, ...] | None = None) -> tuple[str
     program, own = command.program, command.writes if command.redirects else ()
     if program not in CHANGING:
         return own
+    if program == "git":
+        return own + git_writes(command.words, command.directory)
     if program in OUTPUTS:
         return own + OUTPUTS[program](command.words)
     if program in _CHANGE_LAST or program == "mv":
@@ -99,6 +103,8 @@ def changed(command: Command, given: tuple[str, ...] | None = None) -> tuple[str
         # Where the target is a directory, the file in it is what changes.
         inside = tuple(f"{target}/{one.rstrip('/').rpartition('/')[2]}" for one in sources if target)
         return own + ((target,) if target else ()) + inside + (sources if program == "mv" else ())
+    if program == "wipefs" and not any(word[:2] in ("-a", "-o", "-f", "--") for word in command.words):
+        return own  # it only lists
     if program in _CHANGE_ALL:
         return own + (operands(command) if given is None else given)
     if program == "dd":

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from bus.lazy.regex import lazy_regex
 from bus.shell.argument_runners import find_roots, found_below
 from bus.shell.expansions import ansi_c
-from bus.shell.inner import RUN_NAMES
+from bus.shell.inner import RUN_NAMES, names
 from bus.shell.programs.filters import CLIENTS, REWRITING, rewritten
 from bus.shell.programs.searchers import SEARCHERS, found_files
 from bus.shell.words import MAX_LENGTH, MAYBE_EMPTY, PROJECT, UNKNOWN, UNSET, Output, is_hidden, shown
@@ -36,8 +36,12 @@ _SPLIT_NAMES: Final = RUN_NAMES | {
     "eval",
 }
 """Programs that are also seen in a name with something unknown in it."""
-_SQL_FILES: Final = (".sql", ".cql", ".psql", ".pgsql", ".ddl")
+_SQL_FILES: Final = (".sql", ".cql", ".psql", ".pgsql", ".ddl", ".sql.gz", ".sql.xz", ".sql.bz2", ".sql.zst")
 """Files that `cat` gives to a client: written as psql's own `\\i x.sql`."""
+_SHOWS: Final = names(
+    "cat head tail sed gsed envsubst zcat gunzip gzip xzcat zstdcat bzcat zstd xz bat batcat pv m4 iconv grep egrep tac nl"
+)
+"""Programs that print what a file has, as far as SQL goes."""
 _WRITING: Final = frozenset({">", ">>", ">|", "&>", "&>>", ">&"})
 
 
@@ -227,6 +231,7 @@ PRINTING: Final = (
     | REWRITING
     | CLIENTS
     | SEARCHERS
+    | _SHOWS
 )
 """The programs whose output `printed` may know."""
 
@@ -235,13 +240,15 @@ def printed(program: str, words: tuple[str, ...], stdin: Output) -> str | None:
     """The output of a few harmless programs; None if it is not known."""
     if program not in PRINTING:
         return None
+    if stdin.text is None and program in _SHOWS and words and words[-1].endswith(_SQL_FILES):
+        return f"\\i {words[-1]}"
     if program in SEARCHERS and stdin.text is None and (listed := found_files(program, words)) is not None:
         return listed
     if program in _REWRITTEN and (stdin.text is None or program not in _FILTERS):
         return rewritten(program, words, stdin.text)
     if stdin.text is None and program in _FILTERS:  # as in most pipelines
-        if program in ("cat", "head", "tail") and words:
-            return "" if words[-1] == "/dev/null" else f"\\i {words[-1]}" if words[-1].endswith(_SQL_FILES) else None
+        if program in ("cat", "head", "tail") and words[-1:] == ("/dev/null",):
+            return ""
         return None
     if program == "echo":
         escapes = bool(words) and words[0] in ("-e", "-ne", "-en")
@@ -285,6 +292,15 @@ def printed(program: str, words: tuple[str, ...], stdin: Output) -> str | None:
     if program == "cat" and not words:
         return stdin.text
     return stdin.text if program in _FILTERS else None  # at most this
+
+
+def included(program: str, redirects: Sequence[tuple[str, str]]) -> str | None:
+    """What a program prints that reads a file of SQL from its input: `envsubst < x.sql`."""
+    if program in _SHOWS:
+        for sign, target in redirects:
+            if sign == "<" and target.endswith(_SQL_FILES):
+                return f"\\i {target}"
+    return None
 
 
 def _listed(words: tuple[str, ...]) -> str | None:

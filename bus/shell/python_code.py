@@ -105,6 +105,12 @@ class _Code(PythonValues):
             for target in targets:
                 self._bind(target, self.texts(node.value), self._sources(node.value))
                 dotted = self.dotted(node.value)
+                if isinstance(target, ast.Name) and isinstance(node.value, ast.Dict):
+                    self.keyed[target.id] = {
+                        self.argument_of(key): self.texts(value)
+                        for key, value in zip(node.value.keys, node.value.values, strict=True)
+                        if key is not None
+                    }
                 if isinstance(target, ast.Name) and dotted:
                     self.names[target.id] = dotted
         elif (
@@ -189,6 +195,8 @@ class _Code(PythonValues):
                 yield Inner(script=self.argument(node), remote=True)
         elif method in ("execute", "executescript") and node.args:
             yield _argv(("sqlite3", "database", self.argument(node)), directory)
+        elif method in ("execute_command", "send_command") and node.args:
+            yield _argv(("redis-cli", *(text for arg in node.args for text in self.texts(arg))), directory)
         elif method in functions.SERVICES:
             yield _argv(functions.SERVICES[method], directory)
         elif method.startswith(("delete_", "terminate_", "deregister_")) and "boto3" in self.names:
@@ -214,9 +222,12 @@ class _Code(PythonValues):
     def _deletion(self, node: ast.Call, name: str, method: str) -> Inner | None:
         """The command that does the same as an HTTP request with the method DELETE, or as a call of a service's library."""
         given = [*node.args, *(one.value for one in node.keywords if one.arg in ("method", "url", "fullurl"))]
+        method = method or name.rpartition(".")[2]
         if method == "delete" or method in functions.REQUESTS or name in functions.REQUESTS:
             texts = [text for one in given[:4] for text in self.texts(one)]
             host = self.texts(node.func.value)[0] if isinstance(node.func, ast.Attribute) else ""
+            if method == "delete" and host.startswith("http") and texts[:1] and texts[0].startswith("/"):
+                texts = [host + texts[0]]
             if request := deleted_address([*texts, *(["DELETE"] if method == "delete" else [])], host):
                 return request
         command = library_call(self.names.values(), self.chain(node.func))

@@ -233,6 +233,14 @@ def _aws(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
                     yield Inner(script=text.replace('\\"', '"'), sources=arg.sources, remote=True)
 
 
+def _salt(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
+    """`salt '*' cmd.run 'rm x'`."""
+    for place, arg in enumerate(args[:-1]):
+        if arg.text in ("cmd.run", "cmd.shell", "cmd.run_all", "cmd.script", "cmd.run_bg"):
+            yield Inner(script=args[place + 1].text, sources=arg.sources, remote=True)
+            return
+
+
 def _az(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
     texts = [arg.text for arg in args]
     if "run-command" in texts and "--scripts" in texts:
@@ -311,6 +319,7 @@ HOSTS: Final[dict[str, Unwrap]] = {
     "fly": _fly,
     "flyctl": _fly,
     "eb": _remote_option("-c", "--command"),
+    **dict.fromkeys(["salt", "salt-call"], _salt),
     "salt-ssh": _remote_option("-r", "--raw-shell"),
     "et": _remote_option("-c", "--command"),
     "knife": _after("ssh", skip=1, values="-x -i -a -C -p -P --ssh-user --identity-file --attribute"),

@@ -74,7 +74,13 @@ _HOMES: Final = lazy_regex(
     r"""ENV\[['"]HOME['"]\]|Dir\.home|process\.env\.(?:HOME|USERPROFILE)|(?:require\(['"](?:node:)?os['"]\)|os)\.homedir\(\)|homedir\(\)"""
     r"""|\$ENV\{['"]?HOME['"]?\}|getenv\(['"]HOME['"]\)|\$_(?:SERVER|ENV)\[['"]HOME['"]\]"""
 )
+_INSIDE_LITERAL: Final = lazy_regex(r"""[#$]\{\s*(['"])([^'"]*)\1\s*\}""")
 _INSIDE: Final = lazy_regex(r"#\{[^}]{0,512}\}|\$\{[^}]{0,512}\}|\$\w+|@\w+")
+_SAME: Final = frozenset(
+    {"escapeshellarg", "escapeshellcmd", "Shellwords.escape", "Shellwords.shellescape", "String", "path.resolve"}
+    | {"File.expand_path", "quotemeta", "path.normalize", "realpath"}
+)
+"""Functions that give back their argument, as far as a path or a command goes."""
 _GATHERERS: Final = frozenset(
     {"glob", "Dir.glob", "readdirSync", "fs.readdirSync", "scandir", "Dir.children", "Dir.entries"}
 )
@@ -249,11 +255,18 @@ def _arguments(
         elif name is not None:
             if name in _GATHERERS:
                 gathers = True
+            if name.endswith(".."):  # Lua's sign that joins texts
+                name, place = name.rstrip("."), place - 2
+            if name in _SAME and code[place : place + 1] in ("(", " "):
+                continue
             plain = name.lstrip("$@")
             if (held := lists.get(plain.partition(".")[0])) is not None:
                 dot = name.find(".")
                 some, place = taken(code, place if dot < 0 else place - len(name) + dot, held)
+                if joined and words and some:
+                    words[-1] += some.pop(0)
                 words += some
+                joined = False
             elif plain in variables:
                 words[-1:] = [words[-1] + variables[plain]] if joined and words else [*words[-1:], variables[plain]]
                 joined = False
@@ -287,6 +300,8 @@ def _gathered(code: str) -> list[str]:
 
 def _interpolated(text: str, variables: Mapping[str, str]) -> str:
     def value(match: re.Match[str]) -> str:
+        if literal := _INSIDE_LITERAL.fullmatch(match[0]):
+            return literal[2]
         return variables.get(match[0].strip("#${}@"), UNKNOWN)
 
     return _INSIDE.sub(value, text).replace('\\"', '"').replace("\\n", "\n")
@@ -299,7 +314,7 @@ _DELETES: Final = lazy_regex(
 _SPAWNS: Final = lazy_regex(
     r"\b(?:execute|exec|execSync|system|sh|shell|run-program|callCommand|command|cmd|spawn|sys\.process)\b"
 )
-_LITERAL: Final = lazy_regex(r'"((?:\\.|[^"\\])*)"')
+_LITERAL: Final = lazy_regex(r'"((?:\\.|[^"\\])*)"' + r"|'((?:\\.|[^'\\\n])*)'")
 _FORCED: Final = lazy_regex(r"\bfile delete -force (?:-- )?([^\s\]]+)|(?:^|[\[;\n])[ \t]*exec ([^\]\n;]+)")
 
 
@@ -310,7 +325,7 @@ def other_calls(code: str) -> Iterator[Inner]:
     if len(code) > _LONGEST:
         yield Inner(unread=("rm",) if _DELETES.search(code) else _NOTHING_NAMED)
         return
-    literals = [match[1] for match in islice(_LITERAL.finditer(code), _MOST)]
+    literals = [match[1] if match[1] is not None else match[2] for match in islice(_LITERAL.finditer(code), _MOST)]
     if literals and _DELETES.search(code):
         yield Inner(argv=(Arg("rm"), Arg("-r"), Arg(literals[-1])))
     if _SPAWNS.search(code):

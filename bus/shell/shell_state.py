@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bus.lazy.regex import lazy_regex
 from bus.shell.builtins import STATEFUL, DirectoryStack, apply_builtin, enter, parameters
-from bus.shell.commands import PRINTING, Command, printed, program_name, read_own_output
+from bus.shell.commands import PRINTING, Command, included, printed, program_name, read_own_output
 from bus.shell.inner import Arg, Inner, args_of
 from bus.shell.interpreters import may_prompt, opens_prompt
 from bus.shell.line_state import NOTHING, CommandContext, LineState, is_socket, may_write, scripts_made, together
@@ -277,6 +277,8 @@ class Shell(ABC):
         about = Command(program, words, *call[1:], (), self.directory, self.scripts, False, prompt, stdin, path)
         found.items.append(about)
         text = printed(program, words, call.stdin) if known.prints else None
+        if text is None and call.redirects:
+            text = included(program, call.redirects)
         for name, value in call.assignments:
             inner += variable_script(name, value, found.files.texts)
         if known.changes:

@@ -43,6 +43,8 @@ _NAMES: Final = (
 _ANY_NAME: Final = (
     f"passw|passphrase|secret|token|credential|_pwd|_pass|connection_?string|(?:{_KEYS.replace(' ', '|')})[_-]?key"
     "|://[^\\s/:@]{0,64}:|mysql|mariadb|\\bcurl\\b|\\blogin\\b|sshpass|redis-cli"
+    "|password-stdin|token-stdin|with-token|chpasswd"
+    "|\\bopenssl\\b|\\bwg set\\b|\\bvault login\\b|--passphrase|\\b7z\\b|storepass|\\baz login"
 )
 _ANY: Final = f"(?i){_ANY_FORMAT}|{_ANY_NAME}"
 """A text without a match has no secret. Most texts are looked at only once, for this, and RE2 takes a microsecond."""
@@ -66,6 +68,17 @@ _LOGIN_COMMAND: Final = lazy_regex(r"(?P<name>login)[ ][^\n|;&]{0,512}?(?<=\s)-p
 """As in `docker login -u me -p x`."""
 _PASS: Final = lazy_regex(r"(?P<name>sshpass)[ ][^\n|;&]{0,64}?-p[ ]?[\"']?(?P<bare>[^\s\"']{12,256})")
 _REDIS: Final = lazy_regex(r"(?P<name>redis-cli)\b[^\n|;&]{0,512}?\s(?:-a|--pass)[ =][\"']?(?P<bare>[^\s\"']{12,256})")
+_STDIN: Final = lazy_regex(
+    r"(?:echo|printf)[ ]+(?:-n[ ]+|%s[ ]+)?[\"']?(?P<bare>[^\s\"'|;&]{12,256})[\"']?[ ]*\|[^|;&\n]{0,256}"
+    r"(?P<name>--password-stdin|--token-stdin|--with-token|-pass[ ]stdin|\bchpasswd\b|--stdin)"
+)
+"""As in `echo x | docker login --password-stdin`."""
+_VALUE_OPTION: Final = lazy_regex(
+    r"(?P<name>openssl|wg|vault|gpg|7z|zip|keytool|az)\b[^\n|;&]{0,512}?\s"
+    r"(?:-k|-pass(?:in|out)?[ ]pass:|login|--passphrase|-P|-p|-storepass"
+    r"|(?:preshared|private)-key[ ]<\((?:echo|printf)(?:[ ]-n|[ ]%s)?)[ ]?[\"']?(?P<bare>[^\s\"')]{12,256})"
+)
+"""Programs whose option has a password: `openssl enc -k x`, `wg set … preshared-key <(echo x)`."""
 _MOST_NAMES: Final = 2000
 _MOST_COMMANDS: Final = 32
 """So many places of one name, and of one program, are looked at in a text; this bounds the time for any text."""
@@ -74,6 +87,7 @@ _NO_SECRET_NAME: Final = lazy_regex(
     r"(?i)(?:hash|digest|checksum|_?id|name|ur[li]|path|file|type|field|label|length|count|endpoint|placeholder|policy"
     r"|regex|pattern|alg|algorithm|expires?|expiry|arn|ref|version|izer\w*)$"
 )
+_OPTION_PROGRAMS: Final = ("openssl ", "wg set", "vault login", "gpg ", "7z ", "zip ", "keytool ", "az login")
 _PLACEHOLDER: Final = lazy_regex(
     r"(?i)example|sample|dummy|^django-insecure-|placeholder|your[-_]?|changeme|change[-_]me|replace|redacted|insert|todo|xxx|\*\*\*|\.\.\."
     r"|<|\$\{|\$\(|\{\{|%\(|0000|1111|aaaa|IkpvaG4gRG9l"
@@ -86,6 +100,12 @@ _LEAST_CHANGES: Final = 0.25
 _LEAST_BITS: Final = 3.0
 """The least Shannon entropy of a character: 16 different hexadecimal digits have 4.0."""
 _LEAST_LENGTH: Final = 14
+_LEAST_OF_LETTERS: Final = 16
+"""The least length of a random value without a digit."""
+_NAME_IN_CAPITALS: Final = lazy_regex(r"[A-Z]?[a-z]+(?:[A-Z][a-z]{2,})+(?:[A-Z]?\d{1,2})?")
+"""`fetchAccessTokenV2`."""
+_MIXED: Final = (lazy_regex(r"[A-Z]{2}"), lazy_regex(r"[A-Z][a-z][A-Z]"))
+"""Random letters have both; names in capitals and small letters (`DatabaseHostName`) have at most one of them."""
 _UUID: Final = lazy_regex(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _BODY: Final = lazy_regex(r"[A-Za-z0-9+/]{40,}")
 
@@ -102,12 +122,20 @@ def secrets_in(text: str) -> tuple[Secret, ...]:
 
 def looks_random(value: str, least: int = _LEAST_LENGTH) -> bool:
     """Whether a value has at least `least` characters and looks as if a machine had drawn it."""
-    if len(value) < least or _PLACEHOLDER.search(value) or _is_ordered(value) or _UUID.fullmatch(value):
+    if (
+        len(value) < least
+        or _NAME_IN_CAPITALS.fullmatch(value)
+        or _PLACEHOLDER.search(value)
+        or _is_ordered(value)
+        or _UUID.fullmatch(value)
+    ):
         return False
     classes = [_class(character) for character in value]
     pairs = [(one, other) for one, other in pairwise(classes) if "sign" not in (one, other)]  # a path has many signs
     changes = sum(one != other for one, other in pairs)
-    return changes >= max(_LEAST_CHANGES * len(pairs), 3) and _bits(value) >= _LEAST_BITS and "digit" in classes
+    if changes < max(_LEAST_CHANGES * len(pairs), 3) or _bits(value) < _LEAST_BITS:
+        return False
+    return "digit" in classes or (len(value) >= _LEAST_OF_LETTERS and all(mixed.search(value) for mixed in _MIXED))
 
 
 def _known(text: str) -> Iterator[Secret]:
@@ -148,6 +176,9 @@ def _random(text: str) -> Iterator[Secret]:
         ("login ", _LOGIN_COMMAND, _MOST_COMMANDS),
         ("sshpass", _PASS, _MOST_COMMANDS),
         ("redis-cli", _REDIS, _MOST_COMMANDS),
+        ("echo ", _STDIN, _MOST_COMMANDS),
+        ("printf ", _STDIN, _MOST_COMMANDS),
+        *((name, _VALUE_OPTION, _MOST_COMMANDS) for name in _OPTION_PROGRAMS),
     ):
         for at in _places(lowered, beginning, most):
             if (match := pattern.match(text, at)) is not None:

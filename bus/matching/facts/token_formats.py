@@ -53,5 +53,15 @@ TOKEN_FORMATS: Final = (
     _format("webhook-secret", "whsec_ whsk_", r"(?:whsec|whsk)_[A-Za-z0-9+/_-]{16,}+={0,2}"),
     _format("registry-token", "npm_ pypi- dckr_pat_", r"(?:npm_|pypi-|dckr_pat_)[A-Za-z0-9_-]{20,}+"),
     _format("api-key", "sg. dop_v1_ lin_api_ atatt3 shpat_", r"(?:SG\.|dop_v1_|lin_api_|ATATT3|shpat_)[\w.=-]{20,}+"),
+    _format("api-key", "dp.pt. dp.st. dp.sa. hvs. hvb.", r"(?:dp\.(?:pt|st|sa|ct)\.|hv[sb]\.)[A-Za-z0-9_-]{20,}+"),
+    _format("api-key", "dapi", r"dapi[0-9a-f]{32}(?:-\d)?(?![A-Za-z0-9])"),
+    _format(
+        "api-key",
+        "glsa_ glc_ ntn_ sbp_ pscale_ figd_",
+        r"(?:glsa_|glc_|ntn_|sbp_|pscale_(?:tkn|pw)_|figd_)[\w.=-]{20,}+",
+    ),
+    _format(
+        "api-key", "pmak- nvapi- nrak- rubygems_ fo1_", r"(?:PMAK-|nvapi-|NRAK-|rubygems_|fo1_)[A-Za-z0-9_-]{20,}+"
+    ),
     _format("telegram-token", ":aa", r"(?:bot)?[0-9]{6,12}:AA[A-Za-z0-9_-]{30,}+"),
 )

@@ -22,6 +22,24 @@ _GROWN: Final = lazy_regex(
     r"""[$@]?\b([A-Za-z_]\w*)(?:\.(?:push|append|concat|unshift)!?\s*\(?|\[\]\s*=|\s*<<|\s*\+=|\s*\.=)\s*([^;\n]{1,1024})"""
     r"""|\b(?:array_)?push\s*\(?\s*[$@]([A-Za-z_]\w*)\s*,\s*([^;\n]{1,1024})"""
 )
+_JOINED_LISTS: Final = lazy_regex(r"\b([A-Za-z_]\w*)\s*=\s*([A-Za-z_]\w*)(?:\.concat\(|\s*\+\s*)\s*([^;\n]{1,1024})")
+_LOOPS: Final = (
+    (lazy_regex(r"\bfor\s*\(\s*(?:const|let|var)\s+(\w+)\s+of\s+([\w.]+|\[[^\]]{0,1024}\])"), 2, 1),
+    (
+        lazy_regex(
+            r"([A-Za-z_]\w*|\[[^\[\]]{0,1024}\]|%w\[[^\]]{0,1024}\])\.(?:forEach|map|each|each_with_index)\b\W{0,4}(?:do\s*\|\s*)?(\w+)"
+        ),
+        1,
+        2,
+    ),
+    (lazy_regex(r"\bforeach\s*\(\s*(\$?\w+|\[[^\]]{0,1024}\])\s+as\s+\$(\w+)"), 1, 2),
+    (
+        lazy_regex(r"\bfor(?:each)?\s+(?:my\s+)?\$?(\w+)\s+(?:in\s+)?\(?(@?\w+|\[[^\]]{0,1024}\]|['\"(][^()]{0,1024})"),
+        2,
+        1,
+    ),
+)
+"""Loops over a list: the pattern, the group with the list, and the group with the variable."""
 _TAKEN: Final = lazy_regex(
     r"""\s*(?:\.(join|slice|shift|drop)\s*\(\s*(?:(['"])(.{0,8}?)\2|(\d*))[^)]{0,16}\)|\[\s*(\d+)\s*(\.\.[^\]]{0,8})?\])"""
 )
@@ -40,6 +58,16 @@ def lists_in(code: str, variables: dict[str, str]) -> dict[str, tuple[str, ...]]
             found[name] = (*found[name], *items)[:_MOST_ITEMS]
         elif name in variables and items:
             variables[name] += items[0]
+    for match in islice(_JOINED_LISTS.finditer(code), _MOST):
+        if match[2] in found:
+            found[match[1]] = (*found[match[2]], *_items(match[3]))[:_MOST_ITEMS]
+    for pattern, over, variable in _LOOPS:
+        for match in islice(pattern.finditer(code), _MOST):
+            listed = match[over]
+            items = found.get(listed.strip("$@ "), ()) or _items(listed)
+            if items:
+                found.setdefault(match[variable], items)
+                variables.setdefault(match[variable], items[0])
     return {name: items for name, items in found.items() if items}
 
 

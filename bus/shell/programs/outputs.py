@@ -139,11 +139,53 @@ def _aria(words: Words) -> tuple[str, ...]:
     return (f"{folder}/{file or 'download'}",) if folder else (file,) if file else ()
 
 
+_GIT_WRITES: Final = names(
+    "commit checkout switch add apply am merge rebase reset restore rm mv stash pull cherry-pick revert clean init tag"
+)
+_GIT_VALUES: Final = names(
+    "-b --branch --depth -o --origin -c --config --reference -u --upload-pack -j --jobs --filter --template"
+)
+_GIT_CHANGES: Final = names("--unset --unset-all --add --replace-all --remove-section --rename-section -e --edit unset")
+_GIT_READS: Final = names("--get --get-all --get-regexp --get-urlmatch --list -l --show-origin list get")
+
+
+def git_writes(words: Words, directory: str) -> tuple[str, ...]:
+    """A made-up file in the work tree that git changes if it is elsewhere, or the file or folder that it writes."""
+    folder, file, place = "", "", 0
+    while place < len(words) and words[place][:1] == "-":
+        if words[place] in ("-C", "-c"):
+            folder = words[place + 1] if words[place] == "-C" and place + 1 < len(words) else folder
+            place += 1
+        elif words[place].startswith(("--git-dir=", "--work-tree=")):
+            folder = words[place].partition("=")[2].removesuffix("/.git")
+        place += 1
+    verb, rest = (words[place], words[place + 1 :]) if place < len(words) else ("", ())
+    if verb == "config":
+        file = value_of(rest, "-f", "--file") if _GIT_READS.isdisjoint(rest) else ""
+        if len([word for word in rest if word[:1] != "-" and word != file]) < 2 and _GIT_CHANGES.isdisjoint(rest):
+            return ()  # it shows a value
+        return (file,) if file else ()
+    if verb == "clone":
+        operands = [
+            word
+            for number, word in enumerate(rest)
+            if word[:1] != "-" and (not number or rest[number - 1] not in _GIT_VALUES)
+        ]
+        return tuple(f"{one.rstrip('/')}/cloned" for one in operands[1:2])
+    if verb not in _GIT_WRITES or (
+        verb in ("tag", "stash") and (not rest or rest[0] in ("-l", "--list", "list", "show"))
+    ):
+        return ()
+    return (f"{folder.rstrip('/') or '.'}/work-tree",) if folder or directory != "." else ()
+
+
 _O: Final = _short("-o", "--output")
 OUTPUTS: Final[Mapping[str, Callable[[Words], tuple[str, ...]]]] = {
     **dict.fromkeys(["sort", "gsort", "shuf", "gshuf", "pandoc", "iconv", "strace", "ltrace", "time", "gtime"], _O),
     **dict.fromkeys(["gcc", "g++", "cc", "c++", "clang", "clang++", "ld", "rustc"], _words("-o")),
     **dict.fromkeys(["find", "gfind", "bfs"], _words("-fprint -fprint0 -fprintf -fls")),
+    **dict.fromkeys(["go", "javac", "zig", "nim"], _words("-o -d")),
+    **dict.fromkeys(["pip", "pip3"], lambda words: _below(_options("-t --target --prefix --root")(words))),
     "openssl": _words("-out"),
     "ssh-keygen": _words("-f"),
     "xmllint": _options("--output -o"),

@@ -33,6 +33,8 @@ class PythonValues:
         """The texts that each variable may hold; several for a list or a loop."""
         self.sources: dict[str, tuple[str, ...]] = {}
         """Variables that hold fetched or decoded text."""
+        self.keyed: dict[str, dict[str, list[str]]] = {}
+        """The texts in dictionaries of literals, by the names of their variables and by key."""
         self.directory = ""
         self.cut = False  # whether it has more nodes, or an expression more values, than are read
         self.steps = 0
@@ -96,6 +98,8 @@ class PythonValues:
         if isinstance(node, ast.List | ast.Tuple | ast.Set):
             self.cut = self.cut or len(node.elts) > MOST
             return [text for item in node.elts[:MOST] for text in self.texts(item, depth + 1)][:MOST]
+        if isinstance(node, ast.Dict):
+            return [text for item in node.values[:MOST] for text in self.texts(item, depth + 1)[:1]][:MOST]
         if isinstance(node, ast.Starred):
             return self.texts(node.value, depth + 1)
         if isinstance(node, ast.JoinedStr):
@@ -105,13 +109,20 @@ class PythonValues:
         if isinstance(node, ast.BinOp):
             left, right = self.texts(node.left, depth + 1), self.texts(node.right, depth + 1)
             if isinstance(node.op, ast.Add):
-                if isinstance(node.left, ast.List) or isinstance(node.right, ast.List):
+                if isinstance(node.left, ast.List | ast.Tuple) or isinstance(node.right, ast.List | ast.Tuple):
                     return [*left, *right][:MOST]
                 return [a + b for a in left[:8] for b in right[:8]]
             if isinstance(node.op, ast.Div):
                 return [_joined(a, b) for a in left[:8] for b in right[:8]]
             if isinstance(node.op, ast.Mod) and left:
+                if isinstance(node.right, ast.Dict):
+                    named = {
+                        str(getattr(key, "value", "")): text for key, text in zip(node.right.keys, right, strict=False)
+                    }
+                    return [_NAMED_PLACE.sub(lambda match: named.get(match[1], UNKNOWN), left[0])]
                 return [_filled(left[0], "%s", right)]
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in self.keyed:
+            return self.keyed[node.value.id].get(self.texts(node.slice, depth + 1)[0], [UNKNOWN])
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             return [f"-{text}" for text in self.texts(node.operand, depth + 1)]
         if (
@@ -182,6 +193,12 @@ class PythonValues:
             return [word for text in found for word in text.split()] if name == "shlex.split" else found
         if name.endswith(("HTTPSConnection", "HTTPConnection")) and node.args:
             return [f"https://{self.argument(node)}"]
+        if name in functions.WRAPPERS and node.args:
+            return self.texts(node.args[0], depth + 1)
+        if name.endswith((".Client", ".ClientSession", ".AsyncClient")) and node.keywords:
+            return [text for word in node.keywords if word.arg == "base_url" for text in self.texts(word.value)] or [
+                UNKNOWN
+            ]
         if name == "base64.b64decode" and node.args:
             try:
                 return [base64.b64decode(self.texts(node.args[0], depth + 1)[0]).decode("utf-8", "replace")]
@@ -199,6 +216,9 @@ class PythonValues:
                 return [word for text in receiver for word in text.split()]
             if node.func.attr in functions.UNCHANGED:
                 return receiver
+            if node.func.attr in ("substitute", "safe_substitute") and receiver:
+                values = {word.arg: self.argument_of(word.value) for word in node.keywords if word.arg}
+                return [_TEMPLATE.sub(lambda match: values.get(match[1], UNKNOWN), receiver[0])]
             if node.func.attr == "format" and receiver:
                 given = [text for one in node.args for text in self.texts(one, depth + 1)[:1]]
                 named = {word.arg: self.texts(word.value, depth + 1)[:1] for word in node.keywords if word.arg}
@@ -207,10 +227,16 @@ class PythonValues:
                 return [text.replace(self.argument(node), self.argument(node, 1)) for text in receiver]
         return [UNKNOWN]
 
+    def argument_of(self, node: ast.expr) -> str:
+        """The first text that an expression may have."""
+        return next(iter(self.texts(node)), UNKNOWN)
+
     def argument(self, node: ast.Call, place: int = 0) -> str:
         return next(iter(self.texts(node.args[place])), UNKNOWN) if len(node.args) > place else UNKNOWN
 
 
+_TEMPLATE: Final = lazy_regex(r"\$\{?(\w+)\}?")
+_NAMED_PLACE: Final = lazy_regex(r"%\((\w+)\)s")
 _PLACE: Final = lazy_regex(r"\{(\w*)(?:![rsa])?(?::[^{}]*)?\}")
 
 

@@ -35,6 +35,7 @@ kafka confluent_kafka aiokafka :: \.delete_(?:topics|consumer_groups|groups|reco
 pika aio_pika kombu celery :: \.(?:queue_delete|queue_purge|exchange_delete|purge|discard_all)$ :: rabbitmqctl purge_queue x
 rq huey :: \.(?:empty|flush)$ :: celery purge -f
 minio :: \.(?:remove_bucket|remove_objects|delete_bucket\w*)$ :: mc rb --force x
+stripe :: ^stripe\.\w+\.(?:delete|cancel)$ :: stripe customers delete x
 influxdb_client influxdb :: \.(?:delete_bucket|drop_database|drop_measurement|delete)$ :: influx delete --bucket x
 hvac :: \.(?:delete_metadata_and_all_versions|destroy_secret_versions)$ :: vault kv metadata delete x
 pinecone qdrant_client chromadb pymilvus :: \.(?:delete_(?:index|collection|all)|drop_collection)$ :: sqlite3 d 'DROP TABLE x'
@@ -76,7 +77,7 @@ _CALLED_TABLE: Final = r"""
 \b(?i:flush_?(?:all|db))\b\s*(?:\(|['"]|$) :: redis-cli FLUSHALL
 \bsequelize\.drop\(|\bsync\(\s*\{\s*force\s*:\s*true|\bSchema::drop\w*\( :: sqlite3 d 'DROP TABLE x'
 (?:::|->)truncate\(\) :: sqlite3 d 'DELETE FROM x'
-\bknex\([^)]*\)\.(?:truncate|del)\(\) :: sqlite3 d 'DELETE FROM x'
+\b(?:knex|k|db|trx)\([^()]*\)\.(?:truncate|del|delete)\(\) :: sqlite3 d 'DELETE FROM x'
 \bbucket\([^)]*\)\.(?:delete|deleteFiles)\( :: gcloud storage rm -r gs://bucket
 \brepos\.delete\b|\bdelete_repository\b|\bdeleteRepo\w*\s*\( :: gh repo delete x --yes
 \bindices\.delete\(|\bdeleteByQuery\( :: curl -X DELETE http://es:9200/x
