@@ -28,6 +28,8 @@ class LimitCounter(msgspec.Struct, frozen=True, kw_only=True):
     scope: str
     whose: str
     """The session, agent, user or host; empty for the fleet."""
+    names: tuple[str, ...]
+    """Every session, agent, user or host that it is listed for: a session and the subagents that count for it."""
     source: str
     """The agent of the last call."""
     count: int
@@ -51,19 +53,24 @@ async def read_counters(connections: Connections, keys: Keys) -> list[LimitCount
         (rows,) = await connection.exchange([("ZREVRANGE", keys("limits"), 0, _MOST, "WITHSCORES")])
         items = iter(checked(rows, "listing limits"))
         known: dict[str, tuple[list[Any], int]] = {}
+        names: dict[str, list[str]] = {}
         for member, last in zip(items, items, strict=True):
             name, _, text = member.decode("utf-8", "replace").partition(" ")
-            known.setdefault(name, (msgspec.json.decode(text), int(float(last))))
+            row = msgspec.json.decode(text)
+            known.setdefault(name, (row, int(float(last))))
+            names.setdefault(name, []).append(row[-1])
         times = await connection.exchange([("ZRANGE", keys("limit", name), 0, -1, "WITHSCORES") for name in known])
     found = [
-        _counter(name, *row, checked(reply, "reading a limit"), now)
+        _counter(name, *row, tuple(dict.fromkeys(names[name])), checked(reply, "reading a limit"), now)
         for (name, row), reply in zip(known.items(), times, strict=True)
     ]
     counters = [counter for counter in found if counter is not None and counter.count]
     return sorted(counters, key=lambda counter: (-counter.last, counter.hook, counter.whose))
 
 
-def _counter(name: str, row: list[Any], last: int, members: list[bytes], now: int) -> LimitCounter | None:
+def _counter(
+    name: str, row: list[Any], last: int, names: tuple[str, ...], members: list[bytes], now: int
+) -> LimitCounter | None:
     layer, hook, text, source, whose = row
     try:
         limit = read_limit(text)
@@ -81,6 +88,7 @@ def _counter(name: str, row: list[Any], last: int, members: list[bytes], now: in
         limit=text,
         scope=limit.scope,
         whose=whose,
+        names=names,
         source=source,
         count=len(times),
         most=limit.most,

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Final
+
 import click
 
 from workers.cli.common import Context, LazyGroup, common_options, pass_fleet
 from workers.cli.screens.columns import Column
 
+if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help` stays fast
+    from workers.memory.counters import LimitCounter
+
+_SHORTEST: Final = 4
+"""The fewest characters of a session's id that stand for it."""
 _COLUMNS = (
     Column("RULE", 16),
     Column("USED", 9),
@@ -57,9 +64,20 @@ def list_limits(fleet: Context, reached: bool) -> None:
     fleet.table(_COLUMNS, rows)
 
 
+def _is_for(counter: LimitCounter, whose: str) -> bool:
+    """Whether a counter is for this session (also by the beginning of its id), agent, user or host."""
+    by_start = counter.scope == "session" and len(whose) >= _SHORTEST
+    return any(name == whose or (by_start and name.startswith(whose)) for name in counter.names)
+
+
 @limits.command("reset")
 @click.argument("rule", required=False)
-@click.option("--whose", default="", metavar="NAME", help="Only of this session, agent, user or host.")
+@click.option(
+    "--whose",
+    default="",
+    metavar="NAME",
+    help="Only of this session (its id, or how it begins), agent, user or host.",
+)
 @click.option("--all", "every", is_flag=True, help="Every counter of every rule.")
 @common_options
 @pass_fleet
@@ -79,8 +97,14 @@ def reset(fleet: Context, rule: str | None, whose: str, every: bool) -> None:
     fleet.require_person("limits reset", published=True)
     found = fleet.run(lambda connections: read_counters(connections, fleet.keys()))
     chosen = [
-        counter for counter in found if (every or counter.hook == rule) and whose in {"", counter.whose, counter.source}
+        counter
+        for counter in found
+        if (every or counter.hook == rule) and (whose in {"", counter.source} or _is_for(counter, whose))
     ]
+    begun = {name for counter in chosen for name in counter.names if name != whose and name.startswith(whose)}
+    if whose and len(begun) > 1 and not any(whose in counter.names for counter in chosen):
+        names = ", ".join(sorted(begun)[:5])
+        raise click.UsageError(f"several sessions begin with {whose!r}: {names}; write more of it")
     if not chosen:
         raise NotFound(
             f"no counter of {'any rule' if every else repr(rule)}{f' of {whose!r}' if whose else ''} counts anything; "
