@@ -164,6 +164,8 @@ def _module(plugin: Plugin, modules: dict[str, ModuleType]) -> ModuleType:
     if spec is None:
         raise ConfigError("this is not a file of Python", file=path)
     found = importlib.util.module_from_spec(spec)
+    if not plugin.sha256:  # of a project, only the file itself is what was trusted
+        found.__package__, found.__path__ = name, [str(Path(path).parent)]  # `from .helpers import …`
     sys.modules[name] = modules[path] = found
     try:
         exec(compile(text, path, "exec"), found.__dict__)  # noqa: S102 - the bytes that were checked, not read again

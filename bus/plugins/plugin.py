@@ -19,11 +19,14 @@ OBSERVES: Final = 50
 def hook_handler(event_type: str, priority: int = OBSERVES) -> Callable[[_F], _F]:
     """Make a method the handler of an event: a `HookEventType`, its value in any spelling, or a pattern (`tool:*:write`).
 
-    Handlers with a priority under 50 contribute to the verdict, lower ones first; the others see it. A method has one event.
+    Handlers with a priority under 50 contribute to the verdict, lower ones first; the others see it. Several decorators on one
+    method make it the handler of several events.
     """
 
     def decorate(method: _F) -> _F:
-        vars(method).update(_hook_event_type=event_type, _hook_priority=priority)
+        function = getattr(method, "__func__", method)  # below it, there may be a static or class method
+        events = ((event_type, priority), *vars(function).get("_hook_events", ()))
+        vars(function).update(_hook_event_type=event_type, _hook_priority=priority, _hook_events=events)
         return method
 
     return decorate

@@ -28,8 +28,10 @@ import msgspec
 from bus.errors import FleethookError
 from bus.events import Event
 from bus.plugins.conversion import answer, arguments, joined
+from bus.plugins.events import HookEventType
 from bus.plugins.gobby_names import ActionContext, WorkflowState
 from bus.plugins.loader import load_all, problem_text, unload
+from bus.plugins.loops import loops_inside
 from bus.plugins.messages import (
     EVENTS,
     MOST_BYTES,
@@ -44,7 +46,7 @@ from bus.plugins.messages import (
     Loaded,
     framed,
 )
-from bus.plugins.registry import PluginRegistry, RegisteredHandler
+from bus.plugins.registry import PluginRegistry, RegisteredHandler, str_of
 from bus.system.priority import lower
 
 log = logging.getLogger("gobby.plugins")
@@ -82,7 +84,8 @@ def main() -> None:
         limit = memory * 1024**2 + _SPARE
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)
         resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
-    asyncio.run(_Server(source, target).serve())
+    with loops_inside():
+        asyncio.run(_Server(source, target).serve())
     sys.stdout.flush()
     os._exit(0)  # threads that a plugin left behind do not hold the process
 
@@ -100,8 +103,8 @@ class _Server:
     def __init__(self, source: int, target: int) -> None:
         self._source, self._target, self._pid = source, target, os.getpid()
         self._registry = PluginRegistry()
-        self._handlers: dict[tuple[str, str], RegisteredHandler] = {}
-        """By plugin and method."""
+        self._handlers: dict[tuple[str, str, str], RegisteredHandler] = {}
+        """By plugin, method and event."""
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._observers = ThreadPoolExecutor(1, thread_name_prefix="observers")
         self._writing = threading.Lock()
@@ -136,7 +139,8 @@ class _Server:
             os._exit(OUT_OF_MEMORY)
         for plugin in loaded:
             for handler in self._registry.handlers_of(plugin.name):
-                self._handlers[plugin.name, handler.method.__name__] = handler
+                self._handlers[plugin.name, handler.method.__name__, str_of(handler.event_type)] = handler
+                self._handlers.setdefault((plugin.name, handler.method.__name__, ""), handler)
         self._write(Loaded(loaded))
 
     def _read(self, frames: Frames) -> None:
@@ -168,7 +172,7 @@ class _Server:
         if not call.method:
             self._start(call.id, self._call_others(call, event))
             return
-        found = self._handlers.get((call.plugin, call.method))
+        found = self._handler(call)
         if found is None:  # the file changed after it was loaded: a reload brings the handler
             self._write(Answer(call.id))
             return
@@ -183,6 +187,15 @@ class _Server:
             self._write(answer(call.id, returned))
         else:
             self._write(returned)
+
+    def _handler(self, call: Call) -> RegisteredHandler | None:
+        """The handler of a call; its event may be spelled in another way than the plugin's."""
+        named = self._handlers.get((call.plugin, call.method, call.event_name))
+        if named is not None:
+            return named
+        with contextlib.suppress(ValueError, KeyError):
+            return self._handlers[call.plugin, call.method, HookEventType(call.event_name).value]
+        return self._handlers.get((call.plugin, call.method, ""))
 
     def _run(self, call: int, method: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """What a handler returns, or a failed Answer where it raises."""
@@ -217,11 +230,13 @@ class _Server:
     async def _call_others(self, call: Call, event: Event) -> None:
         """Call the handlers of a plugin that its source did not show, in order; a deny ends the chain."""
         answers: list[Answer] = []
+        done = set(call.known)
         for handler in self._registry.find(event.type, event.tool):
             method = handler.method.__name__
             wanted = handler.plugin.name == call.plugin and handler.observes == call.observes
-            if not wanted or method in call.known:
+            if not wanted or method in done:
                 continue
+            done.add(method)
             returned = self._run(call.id, handler.method, arguments(handler, event, call.seen))
             if inspect.isawaitable(returned):
                 try:
@@ -256,7 +271,8 @@ class _Server:
             condition = plugin._conditions.get(invoke.name)  # noqa: SLF001 - Gobby's name
             if condition is None:
                 raise FleethookError(f"the plugin {invoke.plugin!r} has no condition {invoke.name!r}")
-            return bool(condition(*invoke.args, **invoke.kwargs)), None
+            held = condition(*invoke.args, **invoke.kwargs)
+            return bool(await held if inspect.isawaitable(held) else held), None
         action = plugin.get_action(invoke.name)
         if action is None:
             raise FleethookError(f"the plugin {invoke.plugin!r} has no action {invoke.name!r}")

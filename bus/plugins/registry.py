@@ -67,8 +67,9 @@ class PluginRegistry:
             function = inspect.getattr_static(type(plugin), name)
             function = getattr(function, "__func__", function)  # a static or class method
             if callable(function) and hasattr(function, "_hook_event_type"):
-                event, priority = function._hook_event_type, function._hook_priority  # noqa: SLF001 - Gobby's names
-                found.append(RegisteredHandler(plugin, getattr(plugin, name), _event(event), int(priority)))
+                only = ((function._hook_event_type, function._hook_priority),)  # noqa: SLF001 - Gobby's names
+                for event, priority in getattr(function, "_hook_events", only):
+                    found.append(RegisteredHandler(plugin, getattr(plugin, name), _event(event), int(priority)))
         self._plugins[plugin.name] = plugin
         self._handlers += found
         self._handlers.sort(
@@ -140,8 +141,13 @@ def str_of(event: HookEventType | str) -> str:
     return event.value if isinstance(event, HookEventType) else event
 
 
+def is_same_event(one: str, other: str) -> bool:
+    """Whether two names, in any spelling, are of the same event."""
+    return one == other or str_of(_event(one)) == str_of(_event(other))
+
+
 def _event(event: object) -> HookEventType | str:
     text = str(getattr(event, "value", event))
-    if ":" in text or "*" in text:
+    if ":" in text or "*" in text or not text:
         return text
     return HookEventType(text)

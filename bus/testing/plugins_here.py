@@ -13,7 +13,7 @@ from bus.plugins.conversion import answer, arguments, joined, outcome, seen_verd
 from bus.plugins.loader import load_all, on_this_machine, problem_text, unload
 from bus.plugins.messages import Answer
 from bus.plugins.plugin import HookPlugin
-from bus.plugins.registry import PluginRegistry, RegisteredHandler
+from bus.plugins.registry import PluginRegistry, RegisteredHandler, is_same_event, str_of
 from bus.verdicts import Verdict
 
 
@@ -68,7 +68,9 @@ class PluginsHere:
         registry, method = await self._loaded(), hook.handler.method if hook.handler is not None else ""
         handlers = registry.handlers_of(hook.plugin)
         if method:
-            return [handler for handler in handlers if handler.method.__name__ == method]
+            named = [handler for handler in handlers if handler.method.__name__ == method]
+            event_name = hook.handler.event if hook.handler is not None else ""
+            return [handler for handler in named if is_same_event(str_of(handler.event_type), event_name)] or named[:1]
         known = self._known.get(hook.plugin, set())
         fitting = [handler for handler in registry.find(event.type, event.tool) if handler in handlers]
         return [h for h in fitting if h.observes is not hook.blocking and h.method.__name__ not in known]

@@ -39,8 +39,8 @@ class FoundPlugin(NamedTuple):
     line: int
 
 
-Handlers = dict[str, FoundHandler | None]
-"""By method; None for a handler whose arguments cannot be read from the source."""
+Handlers = dict[str, tuple[FoundHandler, ...] | None]
+"""By method, one for each of its events; None where the arguments cannot be read from the source."""
 
 
 @lru_cache(256)
@@ -66,8 +66,12 @@ class _Source:
                 for alias in node.names:
                     if alias.name in self.names:
                         self.names[alias.name].add(alias.asname or alias.name)
-        classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+        classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
         self.classes = {node.name: node for node in classes}
+        direct = sum(len(_methods_calls(self, method)) for node in classes for method in _methods(node))
+        used = (node for node in ast.walk(tree) if isinstance(node, ast.Name | ast.Attribute))
+        self.is_plain = sum(_last_name(node) in self.names[DECORATOR] for node in used) == direct
+        """Whether the decorator is used on methods of classes only; else handlers may be made in other ways."""
 
     def plugins(self) -> Iterator[FoundPlugin]:
         for node in self.classes.values():
@@ -75,15 +79,15 @@ class _Source:
             if bases is None:
                 continue
             facts: dict[str, Value] = {}
-            handlers: dict[str, FoundHandler | None] = {}
+            handlers: Handlers = {}
             for base in reversed(bases):
                 facts |= _constants(base.body, self.constants)
                 handlers |= self.handlers(base)
             name, requires = facts.get("name"), facts.get("requires", ())
             if not isinstance(name, str) or not name:
                 continue
-            found = tuple(handler for handler in handlers.values() if handler is not None)
-            known = complete and len(found) == len(handlers)
+            found = tuple(handler for several in handlers.values() for handler in several or ())
+            known = complete and self.is_plain and None not in handlers.values()
             yield FoundPlugin(name, requires if isinstance(requires, tuple) else (), found, known, node.lineno)
 
     def lineage(self, node: ast.ClassDef, above: tuple[str, ...]) -> tuple[list[ast.ClassDef] | None, bool]:
@@ -104,18 +108,25 @@ class _Source:
         return (found if is_plugin else None), complete
 
     def handlers(self, node: ast.ClassDef) -> Handlers:
-        found: dict[str, FoundHandler | None] = {}
+        found: Handlers = {}
         constants = _constants(node.body, self.constants)
-        for method in node.body:
-            if not isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
-                continue
-            call = next((call for call in method.decorator_list if self.is_decorator(call)), None)
-            if isinstance(call, ast.Call):
-                found[method.name] = _handler(method.name, call, constants)
+        for method in _methods(node):
+            several = [_handler(method.name, call, constants) for call in _methods_calls(self, method)]
+            if several:
+                found[method.name] = None if None in several else tuple(filter(None, several))
         return found
 
     def is_decorator(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Call) and _last_name(node.func) in self.names[DECORATOR]
+
+
+def _methods(node: ast.ClassDef) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [method for method in node.body if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def _methods_calls(source: _Source, method: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.Call]:
+    """The decorators of a method that make it a handler, the outermost first."""
+    return [call for call in method.decorator_list if isinstance(call, ast.Call) and source.is_decorator(call)]
 
 
 def _handler(method: str, call: ast.Call, constants: Mapping[str, Value]) -> FoundHandler | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -140,8 +141,17 @@ def _missing(name: str, folders: tuple[str, ...]) -> ConfigError:
 def _hooks(name: str, classes: FoundPlugin) -> Iterator[tuple[int, dict[str, object]]]:
     """The fields of each handler's hook, with the handler's line; by priority, then by name (as in Gobby)."""
     handlers = sorted(classes.handlers, key=lambda handler: (handler.priority, handler.method))
+    seen: dict[tuple[str, bool], set[str]] = {}
+    numbers: Counter[str] = Counter()
     for handler in handlers:
-        yield handler.line, _fields(name, handler)
+        # An event that several names of one method fit, as a stop does, is one call of it.
+        before = seen.setdefault((handler.method, handler.priority < OBSERVES), set())
+        events = tuple(event for event in handler_events(handler.event) if event not in before)
+        before |= {*events}
+        if events:
+            numbers[handler.method] += 1
+            number = numbers[handler.method]
+            yield handler.line, _fields(name, handler, events, f"_{number}" if number > 1 else "")
     if not classes.complete:
         for blocking in (True, False):
             fields: dict[str, object] = {"id": hook_id(name, "others" if blocking else "observers"), "on": ("*",)}
@@ -149,10 +159,11 @@ def _hooks(name: str, classes: FoundPlugin) -> Iterator[tuple[int, dict[str, obj
             yield classes.line, {**fields, "handler": PluginHandler(), "priority": priority, "blocking": blocking}
 
 
-def _fields(name: str, handler: FoundHandler) -> dict[str, object]:
+def _fields(name: str, handler: FoundHandler, events: tuple[str, ...], end: str) -> dict[str, object]:
+    """The fields of a handler's hook; `end` tells the hooks of one method apart."""
     return {
-        "id": hook_id(name, handler.method),
-        "on": handler_events(handler.event),
+        "id": f"{hook_id(name, handler.method)[: 64 - len(end)]}{end}",
+        "on": events,
         "handler": PluginHandler(method=handler.method, event=handler.event),
         "priority": max(0, handler.priority),
         "blocking": handler.priority < OBSERVES,
