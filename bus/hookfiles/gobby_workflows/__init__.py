@@ -13,6 +13,7 @@ from bus.config.documents import Document, Plain, Source, load, stamp
 from bus.config.hook_file_value import HookFile
 from bus.errors import ConfigError
 from bus.hookfiles.gobby_workflows.reader import WorkflowReader
+from bus.hookfiles.gobby_workflows.single_rules import is_rules
 from bus.hooks import Hook, Layer
 from bus.workflows.patterns import event_patterns
 from bus.workflows.values import Workflow, waits
@@ -31,7 +32,8 @@ _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 def is_workflow(value: Plain) -> bool:
     """Whether the content of a file is a workflow."""
-    return isinstance(value, dict) and isinstance(value.get("name"), str) and bool(MARKS & set(value))
+    named = isinstance(value, dict) and isinstance(value.get("name"), str) and bool(MARKS & set(value))
+    return named or is_rules(value)
 
 
 def workflow_files(folder: Path) -> list[Path]:
@@ -67,7 +69,7 @@ def read_workflows(path: Path, layer: Layer) -> HookFile:
             problems.append(error)
             continue
         if file != path and not is_workflow(document.value):
-            continue  # a folder may have rule files and others
+            continue  # a folder may have other files
         reader = WorkflowReader(document, file, by_order=file != path and file.parent.name != LIFECYCLE)
         workflow = reader.read()
         problems += reader.problems

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from bus.config.documents import load
+from bus.errors import ConfigError
+
+_MOST_FILES: Final = 200
 _STEPS: Final = ("steps", "phases")
 
 
@@ -32,6 +36,19 @@ def _merged_steps(base: list[Any], over: list[Any]) -> list[Any]:
         known = found.get(name)
         found[name] = merged(known, step) if isinstance(known, dict) and isinstance(step, dict) else step
     return list(found.values())
+
+
+def named_file(name: str, folders: Sequence[Path], but: Path) -> Path | None:
+    """The file of the workflow with this `name`, where no file is called so."""
+    for folder in folders:
+        for path in sorted(folder.glob("*.yaml"))[:_MOST_FILES]:
+            try:
+                value = load(path).value if path != but else None
+            except ConfigError:
+                continue  # its own reading reports what is wrong with it
+            if isinstance(value, dict) and value.get("name") == name:
+                return path
+    return None
 
 
 def rule_folders(file: Path) -> list[Path]:

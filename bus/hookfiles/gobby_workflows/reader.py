@@ -16,7 +16,8 @@ from bus.errors import ConfigError
 from bus.events import source_name
 from bus.hookfiles.gobby_workflows.actions import read_actions
 from bus.hookfiles.gobby_workflows.checks import Checks
-from bus.hookfiles.gobby_workflows.inheritance import merged, rule_file, rule_folders
+from bus.hookfiles.gobby_workflows.inheritance import merged, named_file, rule_file, rule_folders
+from bus.hookfiles.gobby_workflows.single_rules import as_workflow, is_rules
 from bus.workflows.rules import texts_of
 from bus.workflows.values import (
     Action,
@@ -49,6 +50,11 @@ class WorkflowReader(Checks):
 
     def read(self) -> Workflow | None:
         value = self._document.value
+        if is_rules(value):
+            assert isinstance(value, dict)  # noqa: S101 - as `is_rules` says
+            value, unsupported = as_workflow(value, self._file.stem)
+            for rule, text in unsupported:
+                self.warn(("rules", rule), f"the rule {rule[:64]!r}: {text}")
         if not isinstance(value, dict) or not isinstance(value.get("name"), str) or not value["name"].strip():
             self.report((), "a workflow is a mapping with `name`, and `steps` or `triggers`")
             return None
@@ -119,7 +125,7 @@ class WorkflowReader(Checks):
             path = folder / f"{name}.yaml"
             if path.is_file():
                 return path
-        return None
+        return named_file(name, (self._file.parent, self._file.parent.parent, user, user / "lifecycle"), self._file)
 
     def step(self, path: PathParts, entry: Any, names: Sequence[str]) -> FlowStep | None:
         if not isinstance(entry, dict) or not isinstance(entry.get("name"), str) or not entry["name"].strip():

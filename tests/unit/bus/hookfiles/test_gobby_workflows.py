@@ -357,3 +357,42 @@ def test_what_needs_gobbys_own_stores_is_said_with_its_place(tmp_path: Path) -> 
         assert f"tasks.yaml:{line}:" in said, said
         assert words in said, said
     assert len(file.warnings) == 4
+
+
+def test_a_workflow_is_extended_by_its_name_where_no_file_is_called_so(tmp_path: Path) -> None:
+    child = "name: child\nextends: plan-act\nsteps: [{name: more}]\n"
+    workflow = read(tmp_path, first=PHASES, child=child)["child"].workflow
+    assert workflow is not None
+    assert [step.name for step in workflow.steps] == ["plan", "act", "reflect", "more"]
+
+
+def test_files_of_single_rules_are_in_force_for_every_session(tmp_path: Path) -> None:
+    text = """
+    group: my-rules
+    session_variables: {ok: false}
+    rules:
+      no-push:
+        event: before_tool
+        when: not ok
+        effect: {type: block, tools: [Bash], command_pattern: git push, reason: "not {{ tool_args.command }}"}
+      note: {event: on_before_agent, priority: 5, effect: {type: inject_context, template: "saw {{ prompt }}"}}
+      flag: {event: after_tool, effects: [{type: set_variable, variable: ok, value: true}]}
+      stay: {event: stop, when: not ok, effect: {type: block, reason: not yet}}
+      odd: {event: stop, effect: {type: spawn_agent}}
+      off: {event: stop, enabled: false, effect: {type: block, reason: never}}
+    """
+    session = Session(read(tmp_path, last=text)["my-rules"])
+    assert session.call("Bash", command="git push x") == ("deny", "not git push x")
+    assert session.call("Bash", command="ls") == ("abstain", "")
+    prompted, stayed = session.send("user:prompt_submit", prompt="hi"), session.send("agent:stop")
+    assert prompted is not None
+    assert stayed is not None
+    assert (prompted.record.contexts, stayed.record.reason) == (("saw hi",), "not yet")
+    session.send("tool:post_execute", tool="Bash", command="ls", output={"stdout": ""})
+    assert session.call("Bash", command="git push x") == ("abstain", "")
+    left = session.send("agent:stop")
+    assert left is None or left.record.decision == "abstain"
+    file, _ = load_foreign(tmp_path, "user")
+    (warning,) = file.warnings
+    assert warning.startswith(f"{tmp_path / 'last.yaml'}:12:")
+    assert "the effect 'spawn_agent' does nothing here" in warning
