@@ -1,8 +1,8 @@
 """Starts the hook command from cached bytecode, since compiling its source at every hook would cost 3 ms more.
 
 Python compiles this file itself at every hook, so it is short: `bus/shim/imports.py` has all that can be compiled before.
-Agents' settings call it: `PY -I -S /abs/bus/launcher.py AGENT EVENT ANSWERFILE [closed | open TEXT]`. If the hook command
-cannot start, this file answers itself: with `closed` exit code 2 and a text on stderr, else exit code 0 and TEXT or nothing.
+Agents' settings call it: `PY -I -S /abs/bus/launcher.py AGENT EVENT ANSWERFILE [closed | later | open TEXT]`. If the hook
+command cannot start, this file answers itself: with `closed` exit code 2 and a text, else exit code 0 and TEXT or nothing.
 """
 
 import posix

@@ -129,8 +129,9 @@ class World:
         """Points the answer file at another server and leaves the rest."""
         write_answer_file(self.file, msgspec.structs.replace(read_answer_file(self.file), server=server))
 
-    def command(self, event: str = "PreToolUse", *, closed: bool = False) -> tuple[str, ...]:
-        return hook_command(sys.executable, "claude", event, self.file, closed=closed, native=chosen_shim.native)
+    def command(self, event: str = "PreToolUse", *, closed: bool = False, later: bool = False) -> tuple[str, ...]:
+        native = chosen_shim.native
+        return hook_command(sys.executable, "claude", event, self.file, closed=closed, native=native, later=later)
 
     def hook(
         self,
@@ -138,11 +139,12 @@ class World:
         event: str = "PreToolUse",
         *,
         closed: bool = False,
+        later: bool = False,
         env: dict[str, str] | None = None,
     ) -> HookAnswer:
         """One hook call by the real command, with the pipes of an agent that waits for their end."""
         done = subprocess.run(
-            self._counted(self.command(event, closed=closed)),
+            self._counted(self.command(event, closed=closed, later=later)),
             input=stdin,
             capture_output=True,
             timeout=2 * PATIENCE,

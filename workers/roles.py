@@ -77,13 +77,18 @@ def _evaluator(process: Process) -> Callable[[Keys, Connections, Watcher], Await
 
 def _host(process: Process) -> Callable[[Keys, Connections, Watcher], Awaitable[None]]:
     async def work(keys: Keys, connections: Connections, watcher: Watcher) -> None:
+        from workers.coverage.waiting import keep_waiting
         from workers.host import HostWorker
 
         stop = stop_event()
         host = HostWorker(process.url, keys, watcher, connections, slots=process.settings.slots)
         if await _prepare_with_retries(host.prepare, stop, "host worker"):
             process.report_ready()
-        await host.run(stop)
+        waiting = asyncio.create_task(keep_waiting(watcher, directories()))
+        try:
+            await host.run(stop)
+        finally:
+            waiting.cancel()
 
     return work
 

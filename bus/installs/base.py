@@ -55,6 +55,8 @@ class InstalledCommand(NamedTuple):
     """The gateway of a hook of type `http`."""
     fails_open: bool = False
     """Whether the call goes on where the gateway of a hook of type `http` cannot be reached."""
+    later: bool = False
+    """Whether the agent does not wait for it."""
 
 
 class InstallProblem(NamedTuple):
@@ -159,6 +161,9 @@ class Program:
     """Finds what keeps hooks of type `http` at these URLs from running, in its settings."""
     variables: Callable[[InstallScope], Mapping[str, str]] = lambda _where: {}
     """The variables that its settings add to its environment."""
+    later: Mapping[str, str] = field(default_factory=dict)
+    """The events that it can announce without waiting for the hook, each with the event that comes next. It has to wait for
+    that one: at its own end it ends the hooks that it does not wait for, and by then they have read their events."""
     closes_since: tuple[int, ...] = ()
     """The first version with a setting that blocks the call if the hook command times out."""
 

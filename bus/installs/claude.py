@@ -10,7 +10,7 @@ from bus.installs import block_check
 from bus.installs.base import Canary, InstallProblem, InstallScope, Program, Scope
 from bus.installs.http_checks import http_problems
 from bus.installs.http_hooks import HttpForm, HttpHooks
-from bus.installs.json_settings import JsonHooks, SettingsHook
+from bus.installs.json_settings import ASYNC, JsonHooks, SettingsHook
 from bus.installs.settings_layers import Layer, json_layers, switched, unreadable
 
 _WITH_TOOL: Final = frozenset(
@@ -39,6 +39,8 @@ def _entry(hook: SettingsHook) -> dict[str, Any]:
     handler: dict[str, Any] = {"type": "command", "command": hook.command, "timeout": hook.timeout}
     if hook.closed:
         handler |= _BLOCK
+    if hook.later:
+        handler[ASYNC] = True
     if hook.http is not None:
         handler = dict(hook.http)
     return {"matcher": "*", "hooks": [handler]} if hook.event in _WITH_TOOL else {"hooks": [handler]}
@@ -129,5 +131,8 @@ PROGRAM: Final = Program(
     http=HTTP,
     http_troubles=_http_troubles,
     variables=_variables,
+    # At its end it ends the hooks that it does not wait for (SIGTERM, later SIGKILL), also those that have just started: Stop
+    # and PostToolBatch were lost with `-p --max-turns` (observed). After PostToolUse comes PostToolBatch, for which it waits.
+    later={"PostToolUse": "PostToolBatch", "PostToolUseFailure": "PostToolBatch"},
     closes_since=(2, 1, 295),
 )

@@ -30,7 +30,11 @@ LEAST_TIMEOUT_S: Final = 30.0
 CLOSED: Final = "closed"
 """The mark of a command that fails closed."""
 
+LATER: Final = "later"
+"""The mark of a command that the agent does not wait for."""
+
 GONE: Final = "fleethook is gone and this hook fails closed; install fleethook again, or remove this hook"
+_OUTLIVE: Final = "trap '' TERM; "
 _WHY: Final = "no verdict in time, or the bus is away"
 
 
@@ -49,6 +53,8 @@ class Setup(NamedTuple):
     """The gateway for hooks of type `http`; None: every hook is a command."""
     native: str = ""
     """The native hook command (`bus/shim/native`), which is called in front of the interpreter; empty: there is none."""
+    later: frozenset[str] = frozenset()
+    """The events that the agent announces without waiting for the hook command."""
 
 
 def default_events(dialect: AgentDialect, quiet: Iterable[str] = ()) -> tuple[str, ...]:
@@ -136,13 +142,17 @@ def hook_command(setup: Setup, agent: str, event: str, *, deaf: bool = False) ->
     some agents. If they are gone, the command does nothing. A command that fails closed blocks instead and says what to do:
     by exit code 2, or by the agent's JSON if the agent is `deaf` (ignores the code at this event).
 
-    The native hook command gets the command in Python as its words; without it, the command in Python runs.
+    The native hook command gets the command in Python as its words; without it, the command in Python runs. A command that the
+    agent does not wait for ignores the signal with which the agent ends such commands at its own end.
     """
     dialect = find(agent)
     can = dialect.capabilities.get(event)
     closed = can is not None and policy_of(can, fail_closed=setup.fail_closed) == "deny"
+    later = not closed and event in setup.later
     silent = "" if closed or can is None else silence(agent).stdout.decode("ascii")
-    words = answer_file.hook_command(setup.python, agent, event, setup.answer_file, closed=closed, silent=silent)
+    words = answer_file.hook_command(
+        setup.python, agent, event, setup.answer_file, closed=closed, silent=silent, later=later
+    )
     there = f"[ -x {shlex.quote(words[0])} ] && [ -f {shlex.quote(words[3])} ]"
     run, first = shlex.join(words), ""
     if setup.native:
@@ -150,7 +160,7 @@ def hook_command(setup: Setup, agent: str, event: str, *, deaf: bool = False) ->
         run, first = f'"$@" {run}', f"set --; [ -x {name} ] && set -- {name}; "
     if not closed:
         otherwise = f"; else {_print(silent)}" if silent else ""
-        return f"if {there}; then {first}exec {run}{otherwise}; fi {MARK}"
+        return f"{_OUTLIVE if later else ''}if {there}; then {first}exec {run}{otherwise}; fi {MARK}"
     if deaf:  # the launcher itself may end with exit code 2, so this case comes after it
         shut = dialect.render(event, failed("deny", GONE))
         call = f"{{ {first}{run}; }}" if first else run
@@ -182,6 +192,11 @@ def is_closed(command: str) -> bool:
     except ValueError:  # the user has changed the command
         return False
     return CLOSED in {word.rstrip(";") for word in words}
+
+
+def without_later(command: str) -> str:
+    """A command of ours that the agent does not wait for, as it is where the agent waits."""
+    return command.removeprefix(_OUTLIVE).replace(f" {LATER};", ";", 1)
 
 
 def native_path(command: str) -> str:

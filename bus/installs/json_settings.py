@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from bus.agents import find
 from bus.config.edit_json import read_text, rewrite, write_new
 from bus.errors import ConfigError
 from bus.installs import hook_entries, http_hooks
 from bus.installs.base import InstalledCommand, never_events
-from bus.installs.hook_command import Setup, closed_events, granted_timeout, hook_command, is_closed
+from bus.installs.hook_command import Setup, closed_events, granted_timeout, hook_command, is_closed, without_later
 from bus.installs.http_hooks import HttpForm
+
+ASYNC: Final = "async"
+"""The key of a handler that the agent does not wait for."""
 
 
 class SettingsHook(NamedTuple):
@@ -27,6 +31,8 @@ class SettingsHook(NamedTuple):
     closed: bool
     http: Mapping[str, Any] | None = None
     """The whole handler, for a hook of type `http`."""
+    later: bool = False
+    """The agent does not wait for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,13 +108,24 @@ class JsonHooks:
             command, entry = hook_entries.command_of(handler), http_hooks.read_handler(handler)
             if command:
                 seconds = _seconds(handler.get(self.timeout), 1000 if self.unit == "ms" else 1)
-                found.append(InstalledCommand(event, command, seconds, is_closed(command)))
+                later = handler.get(ASYNC) is True
+                found.append(InstalledCommand(event, command, seconds, is_closed(command), later=later))
             elif entry is not None:
                 seconds = _seconds(handler.get(self.http.timeout if self.http else self.timeout), 1)
                 found.append(
                     InstalledCommand(event, "", seconds, entry.closed, entry.url, entry.hooks, not entry.blocks)
                 )
         return tuple(found)
+
+    def waiting(self, path: Path, raw: bytes, events: Collection[str]) -> bytes:
+        """The file in which the agent waits for our commands at these events; everything else stays as it is."""
+        text, settings = self._read(path, raw)
+        wanted = copy.deepcopy(settings)
+        for event, _, _, handler in hook_entries.handlers(wanted):
+            if event in events and hook_entries.command_of(handler):
+                handler.pop(ASYNC, None)
+                handler["command"] = without_later(hook_entries.command_of(handler))
+        return _encoded(rewrite(text, wanted), raw)
 
     def _events(self, setup: Setup) -> list[str]:
         never = never_events(self.agent)
@@ -125,7 +142,8 @@ class JsonHooks:
                 most = math.ceil(seconds)
                 handler = http_hooks.handler(form, setup.http, self.agent, event, most, closed=closed)
                 return SettingsHook(event, "", most, closed, handler)
-        return SettingsHook(event, hook_command(setup, self.agent, event, deaf=event in self.deaf), timeout, closed)
+        command = hook_command(setup, self.agent, event, deaf=event in self.deaf)
+        return SettingsHook(event, command, timeout, closed, later=not closed and event in setup.later)
 
     def _read(self, path: Path, raw: bytes) -> tuple[str, dict[str, Any]]:
         return read_text(raw, file=str(path), comments=self.comments)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +14,7 @@ from bus.installs.base import InstalledCommand, InstallProblem, InstallScope, Pr
 from bus.installs.hook_command import Setup, chosen_events, closed_events, default_events
 from bus.installs.http_checks import http_warnings
 from bus.installs.http_hooks import require_usable
+from bus.installs.json_settings import JsonHooks
 from bus.installs.manifest import FileChange, InstallPlan, read, real, record_events, records
 from bus.secrets.redaction import redact_text
 
@@ -40,6 +41,26 @@ def events_for(agent: str, names: Iterable[str] | None = None) -> tuple[str, ...
         leave = () if name in dialect.capabilities else quiet
         chosen |= dict.fromkeys(chosen_events(dialect, [name], leave) or chosen_events(dialect, [name]))
     return tuple(chosen)
+
+
+def announced(agent: str, events: Collection[str], later: Collection[str]) -> frozenset[str]:
+    """Of the events that need no answer (`later`), those that the agent announces without waiting for their commands.
+
+    It has to wait for the event that comes next, so that none is lost when it ends.
+    """
+    after = installs.find(agent).later
+    return frozenset(name for name in events if name in later and after.get(name) in events)
+
+
+def waits_again(agent: str, path: Path, events: Collection[str]) -> InstallPlan:
+    """The change of a file after which the agent waits for our commands at these events; nothing else changes in it."""
+    form, before = installs.find(agent).form, read(path)
+    if before is None or not isinstance(form, JsonHooks):
+        return InstallPlan(agent, ())
+    after = form.waiting(path, before, events)
+    names = tuple(call.event for call in form.calls(path, after))
+    change = FileChange(path, before, after, form.mode, ours=True, events=names)
+    return InstallPlan(agent, (change,) if after != before else ())
 
 
 def plan_install(agent: str, scope: Scope, where: InstallScope, setup: Setup) -> InstallPlan:

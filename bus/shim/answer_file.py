@@ -180,13 +180,15 @@ def hook_command(
     closed: bool = False,
     silent: str = "",
     native: str = "",
+    later: bool = False,
 ) -> tuple[str, ...]:
     """The words of the command that `install` writes for one event of an agent.
 
     If the answer file is missing, the command blocks if `closed`; otherwise it prints `silent`, for agents that need output.
-    `native` is the program that does the same without Python (`bus/shim/native`), which gets the other words.
+    `native` is the program that does the same without Python (`bus/shim/native`), which gets the other words. Of a command with
+    `later`, for which the agent does not wait, the event is only announced.
     """
-    last = ["closed"] if closed else ["open", silent] if silent else []
+    last = ["closed"] if closed else ["later"] if later else ["open", silent] if silent else []
     return (*([native] if native else []), python, "-I", "-S", launcher.__file__, agent, event, os.fspath(path), *last)
 
 

@@ -1,9 +1,8 @@
 """The hook command that agents run: raw stdin goes to the bus, the answer's bytes come back.
 
-Run as `PY -I -S /abs/bus/launcher.py AGENT EVENT ANSWERFILE [closed]`. It starts at every hook of every agent, so it
-imports only C-level modules of the standard library, and the files beside it (`gateway_link`, `outage`, `slow`, `tls`) only if
-they are needed. Its configuration is the answer file (`bus/shim/answer_file.py`). It exits 2 only if an answer or a fallback
-says so; any other failure is raised, and the launcher answers.
+Run as `PY -I -S /abs/bus/launcher.py AGENT EVENT ANSWERFILE [closed | later]`. It starts at every hook, so it imports only
+C-level modules of the standard library, and files beside it only if they are needed. Its configuration is the answer file
+(`bus/shim/answer_file.py`). It exits 2 only if an answer or a fallback says so; any other failure is raised, for the launcher.
 """
 
 import _socket
@@ -160,10 +159,11 @@ def main(argv: list[str]) -> int:
     start, agent, event = time.monotonic(), *[name.encode("utf-8", "surrogateescape") for name in argv[1:3]]
     plan = AnswerPlan(argv[3])
     _, mode, deadline, code, out, err, policy, *more = plan.events.get(event, plan.events.get(b"*", []))
-    fallback = int(code), bytes.fromhex(out.decode()), bytes.fromhex(err.decode())
+    late = argv[4:5] == ["later"]  # the agent does not wait
+    fallback = (0, b"", b"") if late else (int(code), bytes.fromhex(out.decode()), bytes.fromhex(err.decode()))
     if mode == b"skip":
         return 0
-    call = HookCall(plan, [agent, event, policy], start, int(deadline) / 1000, mode == b"publish")
+    call = HookCall(plan, [agent, event, policy], start, int(deadline) / 1000, late or mode == b"publish")
     if more and more[0].isdigit():
         call.hard = max(call.end, start + int(more[0]) / 1000)
     try:

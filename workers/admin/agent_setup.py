@@ -6,7 +6,7 @@ import contextlib
 import os
 import socket
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -23,7 +23,7 @@ from bus.installs.base import NAMES, InstalledCommand, InstallScope, Scope
 from bus.installs.hook_command import BUDGET_S, Setup, answer_events, deadline_ms, native_path
 from bus.installs.http_hooks import TOKEN, HttpHooks
 from bus.installs.manifest import InstallPlan, apply, read, records
-from bus.installs.plan import events_for, plan_install
+from bus.installs.plan import announced, events_for, plan_install
 from bus.installs.plan import installed as installs_of
 from bus.shim import NoAnswer
 from bus.shim.answer_file import (
@@ -67,6 +67,8 @@ class Installed(msgspec.Struct, frozen=True, kw_only=True):
     """Where the hooks of type `http` post to, by event; their command is empty."""
     http: HttpHooks | None = None
     """The gateway of the hooks of type `http`; None if there are none."""
+    later: tuple[str, ...] = ()
+    """The events whose commands the agent does not wait for."""
 
     @property
     def native(self) -> str:
@@ -232,16 +234,19 @@ def plan(
     budget: float = BUDGET_S,
     http: HttpHooks | None = None,
     native: str = "",
+    later: Collection[str] = (),
 ) -> InstallPlan:
     """What an install would change in the agent's settings; with `home`, the environment's paths are ignored.
 
-    `native` is the native hook command. An agent that trusts hooks by their content does not get it where it has hooks without.
+    `later` are the events that the agent need not wait for, `native` is the native hook command, which an agent that trusts
+    hooks by their content does not get where it has hooks without.
     """
     where, file = where_is(home, project), str(places.answer_file(agent))
     if native and find_program(agent).asks_trust:
         here = (calls for there, _, calls in installs_of(agent, where) if there == scope)
         native = native if all(native_path(call.command) for calls in here for call in calls) else ""
-    setup = Setup(sys.executable, file, events_for(agent, events), closed, budget, http, native)
+    chosen = events_for(agent, events)
+    setup = Setup(sys.executable, file, chosen, closed, budget, http, native, announced(agent, chosen, later))
     return plan_install(agent, scope, where, setup)
 
 
@@ -259,6 +264,7 @@ def plan_again(install: Installed, settings: Settings, places: Directories, proj
         http=install.http,
         # Hooks that run in Python stay so until `install` is run, although a native hook command may be there by now.
         native=install.native if settings.native_hook else "",
+        later=install.later,
     )
 
 
@@ -354,6 +360,7 @@ def installed(agent: str, *, home: Path | None = None, project: Path | None = No
             seconds=known.seconds | {call.event: call.seconds for call in calls if call.seconds},
             closed=known.closed or any(call.closed for call in calls),
             urls=known.urls | {call.event: call.url for call in calls if call.url},
+            later=(*known.later, *(call.event for call in calls if call.later)),
             http=next((call.http for call in calls if call.http is not None), known.http),
         )
     return tuple(found.values())

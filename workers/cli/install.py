@@ -199,9 +199,10 @@ def _job(
     fail_closed: bool,
 ) -> _Job:
     from bus.installs import evidence, find
-    from bus.installs.plan import diff
+    from bus.installs.plan import announced, diff, events_for
     from bus.system.directories import directories
     from workers.admin import agent_setup
+    from workers.admin.doctor.announced import announced_events
     from workers.admin.file_changes import event_names, install_changes
     from workers.admin.http_installs import hooks_of_settings
 
@@ -213,8 +214,17 @@ def _job(
     if http:
         hooks, more = hooks_of_settings(settings, places)
         warnings = (*warnings, *more)
+    later, needed = announced_events(agent, scope, settings, places, fleet.run)
     plan = agent_setup.plan(
-        agent, scope, places, closed=closed, events=events, budget=settings.budget, http=hooks, native=native
+        agent,
+        scope,
+        places,
+        closed=closed,
+        events=events,
+        budget=settings.budget,
+        http=hooks,
+        native=native,
+        later=later,
     )
     answers = agent_setup.within_grants(answers, places, plan)
     files = install_changes(plan, scope, agent_setup.where_is())
@@ -234,6 +244,8 @@ def _job(
         "server": f"{server.kind} {server.address}{f' {server.port}' if server.port else ''}",
         "gateway": bool(server.gateway),
         "http": hooks.base if hooks is not None else "",
+        "announced": [] if http else sorted(announced(agent, events_for(agent, events), later)),
+        "needed": {} if http else needed,
         "user": server.user,
         "warnings": [*warnings, *plan.warnings],
         "steps": list(plan.steps),
@@ -322,7 +334,8 @@ def _facts(jobs: list[_Job], *, diff: bool) -> Iterator[tuple[str, str]]:
 
     reports = [job.report for job in jobs]
     yield changes.answer_files_fact({report["answer_file"]: report["answer_file_state"] for report in reports})
-    for name, text_of in (("hooks", _kind), ("server", _server), ("without a verdict", _policy)):
+    facts = (("hooks", _kind), ("server", _server), ("without a verdict", _policy), ("announces", _announces))
+    for name, text_of in facts:
         agents: dict[str, list[str]] = {}
         for report in reports:
             agents.setdefault(text_of(report), []).append(report["agent"])
@@ -336,6 +349,16 @@ def _facts(jobs: list[_Job], *, diff: bool) -> Iterator[tuple[str, str]]:
 
 def _kind(report: Mapping[str, Any]) -> str:
     return f"of type http, to the gateway at {report['http']}" if report["http"] else ""
+
+
+def _announces(report: Mapping[str, Any]) -> str:
+    """At which events the agent does not wait, and why it waits at others."""
+    reasons: dict[str, list[str]] = {}
+    for event, why in report["needed"].items():
+        reasons.setdefault(why, []).append(event)
+    waits = [f"waits at {', '.join(events)}: {why}" for why, events in reasons.items()]
+    goes_on = f"does not wait at {', '.join(report['announced'])}, as no hook in force answers there"
+    return "; ".join([*([goes_on] if report["announced"] else []), *waits])
 
 
 def _server(report: Mapping[str, Any]) -> str:

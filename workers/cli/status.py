@@ -78,7 +78,7 @@ def _look_and_show(fleet: Context, wait: float | None, *, clear: bool = False) -
     from workers.runtime.rejected_files import rejections
 
     rejected = rejections(fleet.directories(), Path.cwd())
-    guards, endpoints, activity, model = _facts(fleet) if found is not None else ([], [], None, None)
+    guards, endpoints, activity, model, unanswered = _facts(fleet) if found is not None else ([], [], None, None, [])
     stops = read_stops_now(fleet) if found is not None else []
     plugins = _plugins(fleet) if found is not None else []
     if clear and not fleet.json and sys.stdout.isatty():
@@ -86,11 +86,12 @@ def _look_and_show(fleet: Context, wait: float | None, *, clear: bool = False) -
     if fleet.json:
         import msgspec
 
-        more = {"plugins": msgspec.to_builtins(plugins), "model": msgspec.to_builtins(model)}
+        more = {"plugins": msgspec.to_builtins(plugins), "model": msgspec.to_builtins(model), "unanswered": unanswered}
         fleet.data({**_record(fleet, found, here, endpoints, rejected, stops), **more})
     else:
         known = (tuple(guards), tuple(endpoints), activity, tuple(rejected))
-        show_status(fleet, StatusReport(found, here, *known, stopped=stop_notice(stops), plugins=plugins, model=model))
+        report = StatusReport(found, here, *known, stop_notice(stops), plugins, model, unanswered)
+        show_status(fleet, report)
     return away, done
 
 
@@ -124,13 +125,17 @@ def _look(fleet: Context) -> tuple[Status | None, Unreachable | None]:
         return None, error
 
 
-_Facts = tuple[list[GuardPack], list["EndpointHealth"], "Activity | None", "ModelHealth | None"]
+_Facts = tuple[list[GuardPack], list["EndpointHealth"], "Activity | None", "ModelHealth | None", list[str]]
 
 
 def _facts(fleet: Context) -> _Facts:
-    """The guards, the health of the endpoints, the last hour, and the model; empty if the server has gone away meanwhile."""
+    """The guards, the health of the endpoints, the last hour, the model, and the answers that agents do not wait for.
+
+    All are empty if the server has gone away meanwhile.
+    """
     from bus.hooksets.guards import load_pack, packs
     from bus.ids import host_name
+    from workers.admin.doctor.announced import unanswered_here, unanswered_text
     from workers.admin.dry_run import hooks_here
     from workers.admin.model_health import model_health
     from workers.cli.guards import rule_record
@@ -150,13 +155,14 @@ def _facts(fleet: Context) -> _Facts:
             await list_health(connections, fleet.keys(), known),
             await recent_activity(connections, fleet.keys()),
             model_health(here),
+            [unanswered_text(one) for one in await unanswered_here(connections, fleet.keys(), fleet.directories())],
         )
 
     try:
         return fleet.run(work)
     except Unreachable as error:
         fleet.say(f"the health of the endpoints is unknown: {error}")
-        return [], [], None, None
+        return [], [], None, None, []
 
 
 def _record(

@@ -2,7 +2,7 @@
  *
  * Agents' settings call it in front of the command that runs without it:
  *
- *     HOOK PY -I -S /abs/bus/launcher.py AGENT EVENT ANSWERFILE [closed | open TEXT]
+ *     HOOK PY -I -S /abs/bus/launcher.py AGENT EVENT ANSWERFILE [closed | later | open TEXT]
  *
  * It reads the same answer file, sends the same bytes, keeps the same deadlines and writes the same files. It becomes that other
  * command before it has read anything of stdin where a call is not one for it: TLS, an answer file of another form, an event
@@ -80,7 +80,7 @@
 extern char **environ;
 
 static char **words;                    /* argv */
-static const char *mode = "", *said = ""; /* the words after the answer file: `closed`, or `open` and a text */
+static const char *mode = "", *said = ""; /* the words after the answer file: `closed`, `later`, or `open` and a text */
 
 /* ---------------------------------------------------------------------------------------------- bytes */
 
@@ -1758,7 +1758,7 @@ int main(int argc, char **argv) {
         return fflush(stdout) == 0 ? 0 : 1;
     }
     if (argc < 5 || strcmp(argv[2], "-I") != 0 || strcmp(argv[3], "-S") != 0) {
-        fputs("usage: fleethook-hook PYTHON -I -S LAUNCHER AGENT EVENT ANSWERFILE [closed | open TEXT]\n", stderr);
+        fputs("usage: fleethook-hook PYTHON -I -S LAUNCHER AGENT EVENT ANSWERFILE [closed | later | open TEXT]\n", stderr);
         return 64;
     }
     if (argc > 8) mode = argv[8];
@@ -1769,6 +1769,11 @@ int main(int argc, char **argv) {
     Bytes event = text_of(argv[6]);
     if (strcmp(from_environment("FLEETHOOK_NATIVE_HOOK"), "0") == 0 || !read_plan(&plan, argv[7], event)) by_python();
     if (plan.skip) return 0;
+    if (strcmp(mode, "later") == 0) { /* the agent does not wait for the answer */
+        plan.publish = true;
+        plan.code = 0;
+        plan.out = plan.err = (Bytes){0};
+    }
     Call call;
     Answer answer = {plan.code, plan.out, plan.err};
     char chance[33], key[33];

@@ -54,6 +54,8 @@ class StatusReport(NamedTuple):
     """The Python plugins of every worker."""
     model: ModelHealth | None = None
     """The model and the hooks that ask it; None if no hook asks one."""
+    unanswered: Sequence[str] = ()
+    """Where agents do not wait for an answer that a hook in force gives."""
 
 
 def show_status(fleet: Context, report: StatusReport) -> None:
@@ -190,6 +192,8 @@ def _wrong(fleet: Context, report: StatusReport) -> Iterator[Fact]:
             yield "", f"{more} such calls: `fleethook sessions --gaps`", "yellow"
         for kept in found.kept:
             yield "waiting", f"since {when(kept.ms)}: {plain(kept.text, 600)}", "yellow"
+    for text in report.unanswered:
+        yield "hooks", f"{plain(text, 600)}; `fleethook install` corrects it", "red"
     for plugin in report.plugins:
         if plugin.state != "running" or plugin.breaker != "closed" or plugin.problem:
             breaker = f", breaker {plugin.breaker}" if plugin.breaker != "closed" else ""

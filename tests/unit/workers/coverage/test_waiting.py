@@ -1,0 +1,107 @@
+"""Events that an agent announces without waiting, until a hook in force needs their answer (X-14)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bus.hooksets.hookfile import parse_hook_file
+from bus.hooksets.in_force import HookSet
+from bus.hooksets.layers import Layered
+from bus.installs import find
+from bus.installs.base import NAMES, InstallScope
+from bus.installs.hook_command import Setup
+from bus.installs.manifest import apply, read, undo
+from bus.installs.plan import announced, events_for, installed, plan_install, plan_uninstall
+from bus.system.directories import Directories, directories
+from workers.coverage.answers_needed import answers_needed
+from workers.coverage.waiting import unanswered, wait_where_needed
+
+pytestmark = pytest.mark.req("X-14")
+
+ABLE = tuple(find("claude").later)
+
+
+def hooks(*entries: str) -> HookSet:
+    file = parse_hook_file("hooks:\n" + "\n".join(f"  - {entry}" for entry in entries), "user", file="h.yaml")
+    assert not file.problems, file.problems
+    return HookSet([Layered("user", "1", file)])
+
+
+@pytest.fixture
+def where(tmp_path: Path) -> InstallScope:
+    return InstallScope(tmp_path / "home", tmp_path / "home", {}, tmp_path / "machine")
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Directories:
+    return directories({"FLEETHOOK_HOME": str(tmp_path / "fh")})
+
+
+def install(where: InstallScope, places: Directories, later: tuple[str, ...] = ABLE) -> Path:
+    events = events_for("claude")
+    setup = Setup("/usr/bin/python3", "/data/agents/claude", events, later=announced("claude", events, later))
+    apply(plan_install("claude", "user", where, setup), places.state)
+    return where.home / ".claude/settings.json"
+
+
+@pytest.mark.parametrize(
+    ("entry", "needed"),
+    [
+        ("{id: a, on: tool:pre_execute, command: check}", set()),
+        ("{id: a, on: tool:post_execute, blocking: false, command: tell}", set()),
+        ("{id: a, on: tool:post_execute, rule: {redact: true}}", {"PostToolUse"}),
+        ("{id: a, on: tool:post_execute, command: check}", {"PostToolUse"}),
+        ("{id: a, on: 'claude:PostToolUse', observe: true, command: check}", {"PostToolUse"}),
+        ("{id: a, on: 'tool:*', command: check}", {"PostToolUse", "PostToolUseFailure"}),
+        ("{id: a, on: '*', command: check}", {"PostToolUse", "PostToolUseFailure"}),
+        ("{id: a, on: tool:error, rule: {decision: deny}}", {"PostToolUseFailure"}),
+        ("{id: a, on: tool:error, enabled: false, rule: {decision: deny}}", set()),
+        (
+            "{id: a, on: tool:pre_execute, when: 'session.ran(\"pytest\").exit == 0', rule: {decision: ask}}",
+            {"PostToolUse", "PostToolUseFailure"},
+        ),
+        (
+            "{id: a, on: tool:pre_execute, rule: {limit: 200k tokens per session}}",
+            {"PostToolUse", "PostToolUseFailure"},
+        ),
+        ("{id: a, on: tool:pre_execute, rule: {limit: 30 per minute}}", set()),
+    ],
+)
+def test_an_answer_or_an_order_is_needed_where_a_hook_in_force_says_so(entry: str, needed: set[str]) -> None:
+    assert set(answers_needed([hooks(entry)], "claude", ABLE)) == needed
+
+
+def test_an_agent_waits_again_once_a_hook_answers_and_nothing_else_changes(
+    where: InstallScope, places: Directories
+) -> None:
+    path = install(where, places, ())
+    waiting = path.read_bytes()
+    install(where, places)
+    quiet = hooks("{id: a, on: tool:pre_execute, command: check}")
+    assert {call.event for _, _, calls in installed("claude", where) for call in calls if call.later} == set(ABLE)
+    assert wait_where_needed([quiet], places) == []
+
+    answering = hooks("{id: redacts, on: tool:post_execute, rule: {redact: true}}")
+    (found,) = unanswered([quiet, answering], places.state)
+    assert (found.path, found.why) == (path, {"PostToolUse": "redacts may answer it"})
+    assert wait_where_needed([quiet, answering], places) == [found]
+    assert unanswered([quiet, answering], places.state) == []
+    before, after = (json.loads(raw)["hooks"] for raw in (waiting, path.read_bytes()))
+    assert after["PostToolUse"] == before["PostToolUse"]
+    assert after["PostToolUseFailure"][0]["hooks"][0]["async"] is True
+    assert wait_where_needed([hooks("{id: a, on: '*', command: check}")], places)
+    assert path.read_bytes() == waiting, "to the byte as an install that waits everywhere"
+
+    undo(plan_uninstall("claude", places.state, where=where), places.state)
+    assert read(path) is None
+
+
+def test_an_event_is_announced_only_before_one_that_the_agent_waits_for() -> None:
+    """At its end Claude Code ends the hooks that it does not wait for, so the last ones before it may be lost."""
+    assert announced("claude", ["PreToolUse", "PostToolUse", "PostToolBatch"], ABLE) == {"PostToolUse"}
+    assert announced("claude", ["PreToolUse", "PostToolUse"], ABLE) == frozenset()
+    assert announced("claude", events_for("claude"), ["Stop", "SessionEnd", "PostToolBatch"]) == frozenset()
+    assert [name for name in NAMES if find(name).later] == ["claude"]
