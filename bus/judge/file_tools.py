@@ -214,9 +214,13 @@ class FileTools:
             found = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=here)
         finally:
             os.close(here)
-        if not stat.S_ISREG(os.fstat(found).st_mode):
+        known = os.fstat(found)
+        if not stat.S_ISREG(known.st_mode):
             os.close(found)
             raise Refused("it is not a file")
+        if known.st_nlink > 1:  # `ln .env notes.txt`: nothing tells which other names it has
+            os.close(found)
+            raise Refused("it has several names (hard links), and one of them may be that of a file with secrets")
         return found
 
     def _open_folder(self, relative: str) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from importlib import metadata
-from importlib.machinery import PathFinder
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -111,10 +112,20 @@ def _installed(name: str) -> PluginSource | None:
         folders: list[str] | None = None
         parts = entry.module.split(".")
         for number in range(1, len(parts) + 1):
-            spec = PathFinder.find_spec(".".join(parts[:number]), folders)
+            spec = _spec(".".join(parts[:number]), folders)
             if spec is None:
                 break
             if number == len(parts):
                 return PluginSource(spec.origin, entry.module) if spec.origin else None
             folders = list(spec.submodule_search_locations or ())
+    return None
+
+
+def _spec(name: str, folders: list[str] | None) -> ModuleSpec | None:
+    """Where a module is, asked of every finder: an editable install of a package may have one of its own."""
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_spec", None)
+        spec: ModuleSpec | None = find(name, folders) if find is not None else None
+        if spec is not None:
+            return spec
     return None

@@ -73,6 +73,16 @@ def test_what_is_no_file_of_the_project_is_refused(project: Path, path: str, why
         assert "outside" not in call(project, name, pattern="pay|outside")
 
 
+def test_a_hard_link_shows_nothing_since_it_may_be_a_secrets_other_name(project: Path) -> None:
+    (project / "src" / "notes.md").hardlink_to(project / ".env")
+    (project / "other.md").hardlink_to(project.parent / "outside.txt")
+    for path in ("src/notes.md", "other.md"):
+        assert "it has several names (hard links)" in call(project, "read_file", path=path)
+    assert call(project, "grep", pattern="A=|outside") == "no line matches"
+    (project / ".env").unlink()
+    assert call(project, "read_file", path="src/notes.md") == "A=1", "with one name it is a file like any other"
+
+
 def test_a_link_within_the_project_is_followed(project: Path) -> None:
     (project / "app").symlink_to("src/app.py")
     assert "def pay" in call(project, "read_file", path="app")
