@@ -83,7 +83,6 @@ _CATCH_UP_SECONDS: Final = 3.0
 """For at most this long a new active dispatcher reads no new events while another one still holds older ones
 (`order: fifo`)."""
 _LOOK_SECONDS: Final = 0.05
-CHORES_SECONDS: Final = 30.0
 _JOBS_SECONDS: Final = 1.0
 """How often to look for maintenance jobs to resume: those whose worker died, or that let other jobs go first."""
 
@@ -213,6 +212,7 @@ class Dispatcher:
             self._long_read.note_turn(quiet=not (entries or woken))
         self._read_at = time.monotonic() if entries else 0.0
         if entries:
+            self._jobs.note_events()
             size = sum(len(entry.fields.get(b"body", b"")) for entry in entries)
             self._count = max(1, min(_MOST_READ, 2 * self._count, _READ_BYTES * len(entries) // max(1, size)))
             await self._dispatch(entries)
@@ -224,8 +224,7 @@ class Dispatcher:
         await self._parked.find()
         if self._parked and self._intervals.due("unpark", _UNPARK_SECONDS):
             await self._parked.release()
-        if self._intervals.due("chores", CHORES_SECONDS):
-            self._jobs.start("tidy")
+        await self._jobs.start_chores()
         if self._intervals.due("jobs", _JOBS_SECONDS) and await waiting_jobs(self._connections, self._keys):
             self._jobs.start("maintain")
 

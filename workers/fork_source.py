@@ -50,6 +50,10 @@ PRELOADED: Final = (
 _REPLY_SECONDS: Final = 5.0
 """How long a fork may take before the process is started as a program; it takes milliseconds."""
 
+_IMPORT_SECONDS: Final = 30.0
+"""How long the imports may take; usually one second."""
+
+_READY: Final = b"ready"
 _MESSAGE: Final = 1 << 20
 _OUTPUT, _LIFELINE = 0, 1
 _ADOPT_ORPHANS: Final = 36  # PR_SET_CHILD_SUBREAPER
@@ -99,27 +103,30 @@ class ForkedChild:
 
 
 def start_fork_source(places: Directories, run: Callable[[Sequence[str]], object]) -> StartProcess:
-    """Import what workers need and fork the process that forks them; returns what starts a worker.
+    """Fork the process that imports what workers need and forks them; returns what starts a worker.
 
     Call it on the only thread, before there is an event loop. In each worker it calls `run` with the arguments of `fleethook`,
-    and raises SystemExit at the worker's end. Where forks are not possible it returns what starts a program.
+    and raises SystemExit at the worker's end. Where forks are not possible it returns what starts a program. This process
+    imports nothing of it: it stays small, and starts the server meanwhile.
     """
     if sys.platform != "linux" or threading.active_count() > 1:
         return start_program
+    sys.stdout.flush()
+    sys.stderr.flush()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if os.fork():
+        theirs.close()
+        return _Forks(ours)
+    ours.close()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor, whose end ends this process
     import_redis()
     for name in PRELOADED:
         importlib.import_module(name)
     _compile_user_hooks(places)
     gc.collect()
     gc.freeze()  # the collector would write into what is shared
-    sys.stdout.flush()
-    sys.stderr.flush()
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    if os.fork():
-        theirs.close()
-        ours.settimeout(_REPLY_SECONDS)
-        return _Forks(ours)
-    ours.close()
+    with suppress(OSError):  # the supervisor is gone
+        theirs.send(_READY)
     order = _serve(theirs)
     if order is not None:
         run(order.words)
@@ -131,6 +138,7 @@ class _Forks:
 
     def __init__(self, control: socket.socket) -> None:
         self._control: socket.socket | None = control
+        self._is_ready = False
 
     def __call__(self, argv: Sequence[str], env: Mapping[str, str], output: int, lifeline: int) -> Child:
         """Start `python … worker KIND` with this environment; its output goes to `output`."""
@@ -147,6 +155,10 @@ class _Forks:
     def _ask(self, order: _Order, output: int, lifeline: int) -> int:
         """The process id of a new child of this process. Raises OSError or ValueError if none came."""
         assert self._control is not None  # noqa: S101 - the only caller has looked
+        if not self._is_ready:
+            self._control.settimeout(_IMPORT_SECONDS)
+            self._is_ready = self._control.recv(100) == _READY
+            self._control.settimeout(_REPLY_SECONDS)
         prctl = ctypes.CDLL(None).prctl
         prctl(_ADOPT_ORPHANS, 1, 0, 0, 0)
         try:
@@ -171,7 +183,6 @@ def _compile_user_hooks(places: Directories) -> None:
 
 def _serve(control: socket.socket) -> _Order | None:
     """Fork a process for each message. Returns the order in the new process, and None when the supervisor is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor, whose end ends this process
     while True:
         message, files, _, _ = socket.recv_fds(control, _MESSAGE, 2)
         if not message:

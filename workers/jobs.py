@@ -24,11 +24,12 @@ from bus.config.settings import Settings
 from bus.errors import FleethookError, Unreachable
 from bus.hooksets.in_force import Watcher
 from bus.ids import connection_name, host_name
-from bus.wire.connections import Connections, sync_client, unreachable_text
+from bus.wire.connections import Command, Connections, sync_client, unreachable_text
 from bus.wire.keys import Keys
 from workers.carrier import Carrier
 from workers.delivery.breakers import BreakerLimits, FailureCounts
 from workers.runtime.process import Process, collect_garbage_seldom
+from workers.waiting.on_demand import IDLE_SECONDS, on_demand
 
 log = logging.getLogger("fleethook.jobs")
 
@@ -221,6 +222,11 @@ def queue(settings: Settings, url: str, kind: str) -> Queue:
     )
 
 
+def waiting_command(settings: Settings, kind: str) -> Command:
+    """The command that counts the jobs of one kind that no worker has taken yet."""
+    return ("LLEN", f"{Queue.redis_queue_namespace_prefix}{queue_name(settings, kind)}")
+
+
 def enqueue(on: Queue, name: str, **kwargs: str) -> int:
     """Queue a job, unless as many jobs wait as there are RQ workers; returns the number of RQ workers.
 
@@ -258,7 +264,10 @@ def rq_worker(process: Process, kind: str) -> None:
         try:
             worker = _worker(process, kind, client, name)
             pause = 0.0
-            worker.work(logging_level="WARNING")
+            idle = IDLE_SECONDS if kind in on_demand() else None
+            worker.work(logging_level="WARNING", max_idle_time=idle)
+            if idle:  # there was no work, or RQ's server is away: the supervisor starts a process when one is needed
+                return
             reason = "RQ's worker ended"
         except StopRequested:
             return

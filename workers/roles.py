@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
 from bus.config.settings import Settings
-from bus.errors import ConfigError, Unreachable
+from bus.errors import ConfigError, FleethookError, Unreachable
 from bus.hooksets.in_force import Watcher
 from bus.system.directories import directories
 from bus.tracing import spans
@@ -15,8 +16,11 @@ from bus.wire.connections import Connections, import_redis
 from bus.wire.embedded_server import bus_url
 from bus.wire.keys import Keys
 from bus.wire.streams import Backoff
+from workers.runtime.consumer_loop import cancel_tasks
 from workers.runtime.lifeline import stop_event
 from workers.runtime.process import Process, Work, collect_garbage_seldom, set_up, with_task
+from workers.waiting.on_demand import need, on_demand, say_commands
+from workers.waiting.pulses import pulse
 
 log = logging.getLogger("fleethook.worker")
 
@@ -118,19 +122,41 @@ def _dispatcher(process: Process) -> Callable[[Keys, Connections, Watcher], Awai
         queues = {name: queue(process.settings, process.rq_url, kind) for name, kind in kinds.items()}
 
         async def ask(name: str) -> int:
-            return await asyncio.to_thread(enqueue, queues[name], name)
+            workers = await asyncio.to_thread(enqueue, queues[name], name)
+            if kinds[name] not in on_demand():
+                return workers
+            if not workers:
+                need(kinds[name])
+            return max(1, workers)
 
         grace = process.settings.coverage_grace
         dispatcher = Dispatcher(process.url, keys, watcher, connections, ask, grace=grace)
+        saying = asyncio.create_task(_say_on_demand(process, keys, connections, dispatcher.name))
         if await _prepare_with_retries(dispatcher.prepare, stop, "dispatcher"):
             process.report_ready()
         try:
             await dispatcher.run(stop)
         finally:
+            await cancel_tasks([saying])
             for job_queue in queues.values():
                 job_queue.connection.close()
 
     return work
+
+
+async def _say_on_demand(process: Process, keys: Keys, connections: Connections, who: str) -> None:
+    """Say for the fleet what our supervisor starts on demand, and to it what a queue of RQ waits for; until cancelled."""
+    from workers.jobs import waiting_command
+
+    kinds = sorted(on_demand())
+    while kinds:
+        with contextlib.suppress(FleethookError):  # the dispatcher itself reports what is wrong with the server
+            waits = [waiting_command(process.settings, kind) for kind in kinds]
+            replies = await connections.together([*waits, *say_commands(keys, who)])
+            for kind, length in zip(kinds, replies, strict=False):
+                if isinstance(length, int) and length:
+                    need(kind)
+        await pulse()
 
 
 async def _prepare_with_retries(prepare: Callable[[], Awaitable[None]], stop: asyncio.Event, who: str) -> bool:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -40,6 +41,7 @@ from workers.runtime.child_processes import (
     start_program,
 )
 from workers.runtime.readiness import until_answered
+from workers.waiting import on_demand
 
 
 class State(msgspec.Struct, frozen=True):
@@ -79,8 +81,12 @@ async def up(
             await _wait_for_server(embedded, stop)
             env["FLEETHOOK_REDIS_URL"] = embedded_server.bus_url(settings, "worker", places)
         wanted = process_specs(settings) if specs is None else specs
+        if specs is None and embedded is not None and not settings.rq_url and start is not start_program:
+            # No dispatcher of another machine has work for them, and a fork is there within milliseconds.
+            wanted = tuple(replace(spec, on_demand=spec.name in on_demand.KINDS) for spec in wanted)
+            env[on_demand.VARIABLE] = " ".join(spec.name for spec in wanted if spec.on_demand)
         if embedded is not None:
-            on_ready("server", sum(spec.count for spec in wanted))
+            on_ready("server", sum(spec.count for spec in wanted if not spec.on_demand))
         began = time.time()
         # `up` is ready when a test request was answered. Without evaluators, and in tests with their own processes, none is.
         answered = specs is not None or not settings.evaluators

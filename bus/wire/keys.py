@@ -73,7 +73,7 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("call:*", "string", CALL_MS, "evaluators", "evaluators", "by agent, session, event, tool call and its input: the verdict on the same hook call"),
     Key("claim:*", "string", KEPT_MS, "evaluators", "evaluators", "who runs the hooks with effects of a request"),
     Key("join:*", "list", KEPT_MS, "evaluators", "evaluators", "reply keys of repeated requests that wait for the running evaluation"),
-    Key("alive:*", "string", EVALUATORS_MS, "workers", "agents, workers", "a worker of this role is alive (evaluator), or holds this lease (2.5 s: dispatcher, job-<id>)"),
+    Key("alive:*", "string", EVALUATORS_MS, "workers", "agents, workers", "a worker of this role is alive (evaluator), or holds this lease (2.5 s: dispatcher, job-<id>), or is started on demand (starts-<role>)"),
     Key("beat:*", "string", IDLE_BEAT_MS, "workers", "workers, status", "one consumer's heartbeat, with its description"),
     Key("due", "zset", "members leave when due", "carriers", "dispatcher", "deliveries to be tried again, by due time in milliseconds"),
     Key("delivery:*", "hash", DONE_MS, "dispatcher, carriers", "carriers, readers", "one delivery: its state, target and attempts; the TTL starts when it is done"),

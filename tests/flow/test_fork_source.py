@@ -77,7 +77,9 @@ def source_of(up: subprocess.Popen[bytes], places: Directories) -> int:
 def test_workers_are_copies_with_a_session_an_output_and_an_environment_of_their_own(
     up: subprocess.Popen[bytes], places: Directories
 ) -> None:
-    for child in state(places).children:
+    running = [child for child in state(places).children if child.pid]
+    assert [child.name for child in running] == ["evaluator.1", "dispatcher.1", "host.1"], "the others start on demand"
+    for child in running:
         kind = child.name.partition(".")[0]
         assert stat(child.pid) == (f"fh-{kind}", up.pid, child.pid)
         assert b"worker\0" not in Path(f"/proc/{child.pid}/cmdline").read_bytes()
@@ -85,7 +87,7 @@ def test_workers_are_copies_with_a_session_an_output_and_an_environment_of_their
         assert files[0] == "/dev/null"
         assert files[1] == files[2]
         assert files[1].startswith("pipe:")
-    outputs = [os.readlink(f"/proc/{child.pid}/fd/1") for child in state(places).children]
+    outputs = [os.readlink(f"/proc/{child.pid}/fd/1") for child in running]
     assert len(set(outputs)) == len(outputs)
 
 
@@ -116,6 +118,37 @@ def test_a_killed_worker_gives_verdicts_again(
         check=True,
     )
     assert json.loads(asked.stdout)["decision"] == "deny"
+
+
+@pytest.mark.req("B-03", "B-05", "X-14")
+def test_a_carrier_starts_when_there_is_work_and_again_after_a_kill(
+    up: subprocess.Popen[bytes], home: Path, places: Directories, environment: dict[str, str]
+) -> None:
+    """What a killed one had begun is begun again; status, doctor and the probe of a container say that none has to run."""
+    out = home / "out"
+    assert pid_of(places, "carrier") == 0
+
+    def fleethook(*words: str, stdin: str = "") -> str:
+        done = subprocess.run(
+            [*FLEETHOOK, *words], input=stdin, env=environment, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    assert "starts one when there is work" in fleethook("worker", "--health", "carrier")
+    roles = {role["role"]: role["health"] for role in json.loads(fleethook("status", "--json"))["roles"]}
+    assert (roles["carrier"], roles["chores"], roles["evaluator"]) == ("idle", "idle", "ok")
+    with (places.config / "fleethook.yaml").open("a") as file:
+        command = f"echo begun >> {out}; until [ -e {out}.go ]; do sleep 0.05; done; echo done >> {out}"
+        file.write(f"\nhooks:\n  - {{id: slow, on: 'turn:end', blocking: false, timeout: 60, command: '{command}'}}\n")
+    fleethook("publish", stdin=json.dumps({"type": "turn:end"}))
+    wait_until(lambda: out.exists() and out.read_text() == "begun\n", "a carrier has started for it")
+    first = pid_of(places, "carrier")
+    assert stat(first)[:2] == ("fh-carrier", up.pid)
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: out.read_text().count("begun") == 2, "another carries it on")
+    assert pid_of(places, "carrier") not in {0, first}
+    Path(f"{out}.go").touch()
+    wait_until(lambda: "done" in out.read_text(), "it is delivered")
 
 
 @pytest.mark.req("B-05", "X-14")

@@ -16,7 +16,7 @@ import pytest
 from bus.config.settings import Settings
 from bus.system.directories import Directories, directories
 from bus.system.locks import listener
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import PATIENCE, until, wait_until
 from workers.runtime.child_processes import Pauses, ProcessSpec, Supervisor
 from workers.supervisor import Log, State, detach, down, process_specs, running
 
@@ -284,6 +284,37 @@ async def test_a_program_that_does_not_exist_is_said_and_tried_again() -> None:
     assert len(lines) == 2
     assert "could not be started" in lines[0]
     assert "/nowhere/program" in lines[0]
+
+
+@pytest.mark.req("X-14")
+async def test_a_process_on_demand_starts_when_a_line_needs_it_and_rests_after_it_had_no_work(tmp_path: Path) -> None:
+    """Nobody waits for it at the start. A kill is no rest: it is started again at once."""
+    said: list[tuple[str, str]] = []
+    ask, stop = tmp_path / "ask", asyncio.Event()
+    asker = f"import os, time\nwhile not os.path.exists({str(ask)!r}): time.sleep(0.01)\n"
+    asker += "print('fleethook dispatcher ready')\nprint('fleethook needs carrier')\n" * 2 + "time.sleep(600)"
+    work = f"import os, signal\nn = len(os.listdir({str(tmp_path)!r}))\nopen({str(tmp_path)!r} + f'/run{{n}}', 'w')\n"
+    work += "print('fleethook carrier ready', flush=True)\nif n == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
+    specs = [
+        ProcessSpec("dispatcher", (sys.executable, "-uc", asker)),
+        ProcessSpec("carrier", (sys.executable, "-uc", work), 1, on_demand=True),
+    ]
+    supervisor = Supervisor(specs, on_line=lambda *line: said.append(line))
+    running = asyncio.create_task(supervisor.run(stop))
+
+    async def rests() -> bool:
+        return ("carrier.1", "ended, as there was no work; it is started when there is some") in said
+
+    assert [(one.name, one.pid, one.ready) for one in supervisor.children if one.name == "carrier.1"] == [
+        ("carrier.1", 0, True)
+    ]
+    ask.touch()
+    await until(rests, "it had no work")
+    assert ("carrier.1", "ended by SIGKILL; starting it again at once") in said
+    assert not [line for line in said if "needs" in line[1]]
+    assert supervisor.waiting == 0
+    stop.set()
+    await running
 
 
 async def test_what_holds_the_pipe_after_the_process_does_not_keep_us() -> None:

@@ -13,7 +13,7 @@ from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import flat
 from workers.records.registrations import registered_workers
-from workers.records.status import live_gateways
+from workers.records.status import live_gateways, started_on_demand
 
 SECONDS: Final = 4.0
 """The longest that a probe takes, in seconds."""
@@ -24,6 +24,8 @@ class WorkerHealth(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: str
     alive: tuple[str, ...]
+    is_started_on_demand: bool = False
+    """Whether this machine's `fleethook up` starts one when there is work, so that none has to be alive."""
 
 
 async def worker_health(
@@ -36,6 +38,7 @@ async def worker_health(
     RQ's workers are alive while their connection exists, which ends with the process, and RQ's heartbeat is recent.
     """
     host = settings.host or host_name()
+    starts = await started_on_demand(connections, keys)
     return (
         WorkerHealth(
             kind="evaluator", alive=await _live_consumers(connections, keys, keys("requests"), "evaluators", host)
@@ -44,8 +47,14 @@ async def worker_health(
             kind="dispatcher", alive=await _live_consumers(connections, keys, keys("events"), "dispatchers", host)
         ),
         WorkerHealth(kind="host", alive=await _live_consumers(connections, keys, keys("requests", host), HOSTS, host)),
-        WorkerHealth(kind="carrier", alive=await _registered(rq, settings, "carrier", host)),
-        WorkerHealth(kind="chores", alive=await _registered(rq, settings, "chores", host)),
+        *[
+            WorkerHealth(
+                kind=kind,
+                alive=await _registered(rq, settings, kind, host),
+                is_started_on_demand=host_of(starts.get(kind, "")) == host,
+            )
+            for kind in ("carrier", "chores")
+        ],
         WorkerHealth(
             kind="gateway",
             alive=tuple(name for name in await live_gateways(connections, keys) if host_of(name) == host),

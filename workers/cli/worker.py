@@ -66,7 +66,8 @@ def _probe(fleet: Context, kind: str, *, allow_outage: bool) -> None:
     if kind not in {ANY, *KINDS}:
         raise CheckFailed(f"there is no worker type {kind!r}; types: {', '.join(KINDS)}")
     try:
-        found = [health for health in _living(fleet) if kind in {ANY, health.kind} and health.alive]
+        asked = [health for health in _living(fleet) if kind in {ANY, health.kind}]
+        found = [health for health in asked if health.alive or (kind != ANY and health.is_started_on_demand)]
     except (Unreachable, TimeoutError) as error:
         if not allow_outage:
             raise CheckFailed(f"the server cannot be asked: {str(error) or 'it does not answer'}") from error
@@ -79,7 +80,8 @@ def _probe(fleet: Context, kind: str, *, allow_outage: bool) -> None:
     if fleet.json:
         fleet.data({health.kind: list(health.alive) for health in found})
     else:
-        fleet.data("\n".join(name for health in found for name in health.alive))
+        named = [name for health in found for name in health.alive]
+        fleet.data("\n".join(named or [f"no {kind} runs: `fleethook up` starts one when there is work"]))
 
 
 def _living(fleet: Context) -> tuple[WorkerHealth, ...]:
@@ -117,8 +119,10 @@ def _command(kind: str, text: str) -> click.Command:
     @pass_fleet
     def run(fleet: Context) -> None:
         from workers.runtime.lifeline import die_with_parent
+        from workers.waiting.on_demand import take_on_demand
 
-        die_with_parent()  # before the settings are read, because its variable is not a setting
+        die_with_parent()  # before the settings are read, because these variables are no settings
+        take_on_demand()
         from workers.roles import run_role
 
         run_role(kind, fleet.settings())

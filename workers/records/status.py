@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -31,9 +31,12 @@ from workers.records.run_figures import raw_counts
 from workers.runtime.kept_events import KeptEvents, kept_events
 from workers.runtime.stream_repair import Repair, read_repairs
 from workers.runtime.wording import counted
+from workers.waiting.on_demand import KINDS as ON_DEMAND
+from workers.waiting.on_demand import starts_key
 
-RoleHealth = Literal["ok", "missing", "off", "unknown"]
-"""`missing`: no process is alive, but one is needed; `off`: none is needed; `unknown`: the server cannot be asked."""
+RoleHealth = Literal["ok", "missing", "idle", "off", "unknown"]
+"""`missing`: no process is alive, but one is needed; `idle`: a `fleethook up` starts one when there is work; `off`: none is
+needed; `unknown`: the server cannot be asked."""
 
 SCAN_ROUNDS: Final = 400
 SCAN_COUNT: Final = 5_000
@@ -197,17 +200,29 @@ async def read_roles(connections: Connections, rq: Connections, keys: Keys, sett
         lives, lease = await connection.exchange(
             [("EXISTS", keys("alive", "evaluator")), ("GET", keys("alive", "dispatcher"))]
         )
+    starts = await started_on_demand(connections, keys)
     holder = (lease.decode("utf-8", "replace"),) if isinstance(lease, bytes) else ()
     return (
         _role("evaluator", evaluators if lives == 1 else (), settings.evaluators),
         _role("dispatcher", holder, 1),
         # Off and not missing: a machine without agents needs no host worker.
         _role("host", await _live_consumers(connections, keys, keys("requests", host_name()), HOSTS), 0),
-        _role("carrier", await registered_workers(rq, settings, "carrier"), settings.carriers),
-        _role("chores", await registered_workers(rq, settings, "chores"), settings.chores),
+        _role("carrier", await registered_workers(rq, settings, "carrier"), settings.carriers, starts),
+        _role("chores", await registered_workers(rq, settings, "chores"), settings.chores, starts),
         # Off and not missing: hook commands need no gateway.
         _role("gateway", await live_gateways(connections, keys), 0),
     )
+
+
+async def started_on_demand(connections: Connections, keys: Keys) -> dict[str, str]:
+    """The kinds of processes that a `fleethook up` starts when there is work, each with that one's dispatcher."""
+    with connections.lease() as connection:
+        found = await connection.exchange([("GET", starts_key(keys, kind)) for kind in ON_DEMAND])
+    return {
+        kind: who.decode("utf-8", "replace")
+        for kind, who in zip(ON_DEMAND, found, strict=True)
+        if isinstance(who, bytes)
+    }
 
 
 async def live_gateways(connections: Connections, keys: Keys) -> tuple[str, ...]:
@@ -238,10 +253,10 @@ def read_spools(places: Directories) -> tuple[Spool, ...]:
     return tuple(found)
 
 
-def _role(role: str, who: Sequence[str] | None, wanted: int) -> Role:
+def _role(role: str, who: Sequence[str] | None, wanted: int, starts: Container[str] = ()) -> Role:
     if who is None:
         return Role(role=role, health="unknown")
-    health: RoleHealth = "ok" if who else "missing" if wanted else "off"
+    health: RoleHealth = "ok" if who else "idle" if role in starts else "missing" if wanted else "off"
     return Role(role=role, health=health, alive=len(who), who=tuple(who))
 
 

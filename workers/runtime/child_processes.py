@@ -17,6 +17,7 @@ import msgspec
 
 from bus.secrets.redaction import redact_text
 from workers.runtime.lifeline import VARIABLE
+from workers.waiting.on_demand import needed
 
 FIRST_PAUSE: Final = 0.1
 MOST_PAUSE: Final = 10.0
@@ -75,10 +76,12 @@ class ProcessSpec:
     name: str
     argv: tuple[str, ...]
     count: int = 1
+    on_demand: bool = False
+    """Whether one is started only when another process says that it is needed. Its exit code 0 means that it had no work."""
 
 
 class ProcessStatus(msgspec.Struct, frozen=True):
-    """One process as `status` shows it; pid 0 while it waits to be started again."""
+    """One process as `status` shows it; pid 0 while it waits to be started again, or for work."""
 
     name: str
     pid: int
@@ -96,6 +99,12 @@ class _Process:
     restarts: int = -1
     child: Child | None = None
     partial_line: bytearray = field(default_factory=bytearray)
+    needed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether nobody has to wait for it: it is ready, or starts when there is work."""
+        return self.ready or (self.spec.on_demand and not self.needed.is_set())
 
     @property
     def pid(self) -> int:
@@ -139,12 +148,12 @@ class Supervisor:
     @property
     def children(self) -> tuple[ProcessStatus, ...]:
         """Every process as it is now."""
-        return tuple(ProcessStatus(p.name, p.pid, p.ready, max(0, p.restarts)) for p in self._processes)
+        return tuple(ProcessStatus(p.name, p.pid, p.is_ready, max(0, p.restarts)) for p in self._processes)
 
     @property
     def waiting(self) -> int:
         """How many processes are not ready yet."""
-        return sum(not process.ready for process in self._processes)
+        return sum(not process.is_ready for process in self._processes)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Keep the processes running until `stop` is set; then ask them to end, and kill them after the drain time."""
@@ -154,6 +163,8 @@ class Supervisor:
                 tasks = [group.create_task(self._keep_running(process)) for process in self._processes]
                 await stop.wait()
                 self._stopping.set()
+                for process in self._processes:
+                    process.needed.set()
                 self._signal(signal.SIGTERM)
                 if tasks and (await asyncio.wait(tasks, timeout=self._drain))[1]:
                     self._signal(signal.SIGKILL)
@@ -176,15 +187,25 @@ class Supervisor:
     async def _keep_running(self, process: _Process) -> None:
         pauses = Pauses()
         while not self._stopping.is_set():
+            if process.spec.on_demand and not process.needed.is_set():
+                await process.needed.wait()
+                continue
             began = time.monotonic()
             try:
-                end = ending_text(await self._run_once(process))
+                status = await self._run_once(process)
+                end = ending_text(status)
+                if status == 0 and process.spec.on_demand:
+                    process.needed.clear()
             except OSError as error:
                 end = f"could not be started: {error}"
             process.child, process.ready = None, False
             self._on_change()
             if self._stopping.is_set():
                 return
+            if process.spec.on_demand and not process.needed.is_set():
+                process.restarts -= 1
+                self._on_line(process.name, "ended, as there was no work; it is started when there is some")
+                continue
             pause = pauses.after(time.monotonic() - began)
             self._on_line(process.name, f"{end}; {restart_text(pause)}")
             await _wait_for(self._stopping, pause)
@@ -234,11 +255,23 @@ class Supervisor:
             process.partial_line.clear()
         for line in lines:
             text = redact_text(line[:MOST_LINE].decode("utf-8", "replace").rstrip())
+            if kind := needed(text):
+                self._need(kind)
+                continue
             self._on_line(process.name, text)
             if not process.ready and f"fleethook {process.spec.name} ready" in text:
                 process.ready = True
                 self._on_change()
-                self._on_ready(process.name, self.waiting)
+                if not process.spec.on_demand:
+                    self._on_ready(process.name, self.waiting)
+
+    def _need(self, kind: str) -> None:
+        """Start one more process of a kind, unless one is just starting, or all of them run."""
+        found = [process for process in self._processes if process.spec.name == kind and process.spec.on_demand]
+        free = [process for process in found if not process.needed.is_set()]
+        if free and all(process.is_ready for process in found):
+            free[0].needed.set()
+            self._on_change()
 
 
 async def ended(child: Child) -> int:

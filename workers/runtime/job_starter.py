@@ -13,11 +13,16 @@ from bus.ids import host_name
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked, flat
+from workers.waiting.on_demand import on_demand
 
 log = logging.getLogger("fleethook.dispatcher")
 
 LAG_PER_CARRIER: Final = 200
 """When this many deliveries wait for each live carrier, one more is started."""
+
+CHORES_SECONDS: Final = 30.0
+_AGE_SECONDS: Final = 600.0
+"""How often to look for what is over its age while nothing happens, where a chores worker would be started for that alone."""
 
 _LOG_SECONDS: Final = 30.0
 _PATIENCE_SECONDS: Final = 10.0
@@ -55,7 +60,30 @@ class JobStarter:
         self._waiting_since: dict[str, float] = {}
         """The streams with deliveries and without a carrier."""
         self._starts: dict[str, asyncio.Task[None]] = {}
-        self._log_intervals = Intervals()
+        self._log_intervals, self._intervals = Intervals(), Intervals()
+        self._has_events = False
+        if on_demand():  # what an earlier `up` has left is not urgent
+            self._intervals.due("chores", 0.0)
+
+    def note_events(self) -> None:
+        """Note that events were dispatched, so that there may be something to tidy up."""
+        self._has_events = True
+
+    async def start_chores(self) -> None:
+        """Start housekeeping if it is due; raises Unreachable."""
+        if self._intervals.due("chores", CHORES_SECONDS) and await self._has_chores():
+            self.start("tidy")
+
+    async def _has_chores(self) -> bool:
+        """Whether there may be something to tidy up. Where chores workers run anyway, they look for themselves."""
+        if "chores" not in on_demand():
+            return True
+        had_events, self._has_events = self._has_events, False
+        if had_events or self._intervals.due("age", _AGE_SECONDS):
+            return True
+        with self._connections.lease() as connection:
+            (undecided,) = await connection.exchange([("ZCARD", self._keys("uncovered"))])
+        return bool(checked(undecided, "counting calls without their pre-hook event"))
 
     def start(self, job: str) -> None:
         """Queue a job in a task of its own: RQ may use another server, which may be away."""

@@ -196,7 +196,11 @@ def test_status_shows_who_is_alive(up: tuple[Place, Done]) -> None:
     done = place.run("status", "--json", "--wait", "20")
     assert done.code == 0, done.out
     found = done.json
-    assert {role["role"]: (role["health"], role["alive"]) for role in found["roles"]} == {
+    roles = {role["role"]: (role["health"], role["alive"]) for role in found["roles"]}
+    for role in ("carrier", "chores") if sys.platform == "linux" else ():  # they run while there is work
+        assert roles[role] in {("idle", 0), ("ok", 1)}
+        roles[role] = ("ok", 1)
+    assert roles == {
         "evaluator": ("ok", 1),
         "dispatcher": ("ok", 1),
         "host": ("ok", 1),

@@ -28,6 +28,9 @@ CANNOT_ASK: Final = "the server cannot be asked"
 FLOOR: Final = {"redis": (6, 2), "valkey": (7, 2)}
 
 
+_STATES: Final[dict[str, State]] = {"ok": "ok", "idle": "ok", "missing": "fail", "off": "warn", "unknown": "unknown"}
+
+
 async def server_checks(connections: Connections, rq: Connections, keys: Keys, settings: Settings) -> list[Check]:
     """Check the server, how it keeps its data, and whether every process type is alive."""
     try:
@@ -62,10 +65,11 @@ async def server_checks(connections: Connections, rq: Connections, keys: Keys, s
         for role in await read_roles(connections, rq, keys, settings)
         if (role.role, role.health) != ("gateway", "off")
     ]
-    complete = all(role.health == "ok" for role in roles)
+    complete = all(role.health in {"ok", "idle"} for role in roles)
     for role in roles:
-        state: State = {"ok": "ok", "missing": "fail", "off": "warn", "unknown": "unknown"}[role.health]  # type: ignore[assignment]  # all four are states
+        state = _STATES[role.health]
         text = f"{role.alive} alive" if role.alive else f"no {role.role} is alive"
+        text = f"no {role.role} runs: it is started when there is work" if role.health == "idle" else text
         text = f"whether a {role.role} is alive cannot be seen" if role.health == "unknown" else text
         fix = "" if state == "ok" else f"`fleethook up`, or `fleethook worker {role.role}`; `fleethook logs` says more"
         found.append(Check(id=role.role, status=state, what=text, fix=fix, brief="" if complete else role.role))

@@ -22,8 +22,14 @@ if TYPE_CHECKING:  # 60 ms that `status --help` does not need
     from workers.supervisor import State
 
 _INDENT: Final = 12
-_COLOURS: Final[dict[str, Colour]] = {"ok": "green", "missing": "red", "unknown": "yellow", "off": "bright_black"}
-_SIGNS: Final = {"ok": "✓", "missing": "✗", "unknown": "?", "off": "·"}
+_COLOURS: Final[dict[str, Colour]] = {
+    "ok": "green",
+    "idle": "green",
+    "missing": "red",
+    "unknown": "yellow",
+    "off": "bright_black",
+}
+_SIGNS: Final = {"ok": "✓", "idle": "✓", "missing": "✗", "unknown": "?", "off": "·"}
 _MOST_GAPS: Final = 3
 _COUNTER_NAMES: Final = {"deliveries:owed": "deliveries:created"}
 _BARS: Final = "▁▂▃▄▅▆▇█"
