@@ -22,9 +22,10 @@ from workers.bench.request import request_figures
 from workers.bench.rounds import FULL, Figure, Sizes
 from workers.bench.server import bench_server
 from workers.bench.spawning import command_figures, shim_figures
-from workers.bench.starting import start_figures
 from workers.bench.stop_delay import stop_figures
 from workers.bench.streaming import delivery_figures, publish_figures
+from workers.bench.up.standing import standing_figures
+from workers.bench.up.starting import start_figures
 
 Begin = Callable[[int], None]
 """Called with the number of the part that begins, from 0."""
@@ -52,6 +53,7 @@ PARTS: Final[dict[str, Callable[[str, int, Sizes], Awaitable[list[Figure]]]]] = 
     "backtest": backtest_figures,
     "heavy": heavy_figures,
     "start": lambda _url, rounds, sizes: start_figures(rounds, sizes),
+    "up": lambda _url, rounds, sizes: standing_figures(rounds, sizes),
 }
 
 

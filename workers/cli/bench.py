@@ -26,6 +26,7 @@ PARTS = (
     "backtest",
     "heavy",
     "start",
+    "up",
 )
 
 LENGTHS = {
@@ -46,6 +47,7 @@ LENGTHS = {
     "backtest": (4.0, 2.0, 4.0),
     "heavy": (2.0, 7.0, 4.0),
     "start": (90.0, 25.0, 12.0),
+    "up": (45.0, 10.0, 10.0),
 }
 """Seconds of each part on a machine of two cores, for the progress bar: the preparation, one round, and all with `--quick`."""
 

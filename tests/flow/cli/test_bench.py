@@ -53,6 +53,10 @@ COMPARED = {
     "added by a limit that fits": "at most",
     "request p50, limits that do not fit": "at most",
     "up, idle: CPU of all processes": "at most",
+    "up, idle: memory": "at most",
+    "up, idle: wake-ups": "at most",
+    "up, ready after its server's first answer": "at most",
+    "up, a killed evaluator is back": "at most",
 }
 """What has a bar, and on which side of it the figure has to lie."""
 
@@ -62,7 +66,7 @@ DIFFERENCES = {"command hook minus rule hook", "added by a limit that fits", "ad
 TOGETHER = (
     ("deliveries", "publish", "gateway", "approvals", "stop", "limits", "workflows"),
     ("isolation", "shim", "command", "heavy"),
-    ("request", "dialects", "guards", "plugins", "backtest", "start"),
+    ("request", "dialects", "guards", "plugins", "backtest", "start", "up"),
 )
 """Parts that one program runs: mostly they wait for processes to start, so three programs at once take half the time."""
 

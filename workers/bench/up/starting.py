@@ -11,13 +11,13 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 from bus.config.settings import Settings
 from bus.system.directories import directories
 from bus.wire.embedded_server import bus_url
 from workers.bench.rounds import Figure, Sizes, alternate, figure
+from workers.bench.up.processes import PROC, cpu, tree
 from workers.runtime.lifeline import VARIABLE, lifeline
 from workers.supervisor import running
 
@@ -26,8 +26,6 @@ IDLE_BAR: Final = 50.0
 
 _SETTLED: Final = 1.0
 """Seconds to wait after everything is ready; by then the first housekeeping is done."""
-
-_PROC: Final = Path("/proc")
 
 
 async def start_figures(rounds: int, sizes: Sizes) -> list[Figure]:
@@ -51,7 +49,7 @@ async def start_figures(rounds: int, sizes: Sizes) -> list[Figure]:
         figure("fleethook --help", "python -c 'import click'", "ms", one, other),
         figure("up, from start to ready", "one worker process from start to ready", "ms", ups, alones),
     ]
-    if _PROC.is_dir():
+    if PROC.is_dir():
         figures.append(
             figure(
                 "up, idle: CPU of all processes",
@@ -81,20 +79,20 @@ def _up_alone_and_idle(seconds: float) -> tuple[float, float, float]:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
         environment["FLEETHOOK_HOME"] = home
         start = time.perf_counter()
-        with _up(environment) as pid:
+        with started_up(environment) as pid:
             all_up = time.perf_counter() - start
             one = _alone(environment | {"FLEETHOOK_REDIS_URL": bus_url(Settings(), "worker", directories(environment))})
             idle = 0.0
-            if _PROC.is_dir():
+            if PROC.is_dir():
                 time.sleep(_SETTLED)
-                before, since = _cpu(pid), time.perf_counter()
+                before, since = cpu(tree(pid)), time.perf_counter()
                 time.sleep(seconds)
-                idle = (_cpu(pid) - before) / (time.perf_counter() - since)
+                idle = (cpu(tree(pid)) - before) / (time.perf_counter() - since)
     return all_up * 1e3, one * 1e3, idle * 1e3
 
 
 @contextmanager
-def _up(environment: Mapping[str, str]) -> Iterator[int]:
+def started_up(environment: Mapping[str, str]) -> Iterator[int]:
     """Start `fleethook up`, and yield its process id when it is ready."""
     places = directories(environment)
     with lifeline() as held:
@@ -129,19 +127,3 @@ def _alone(environment: Mapping[str, str]) -> float:
     alone.kill()
     alone.communicate()
     return one
-
-
-def _cpu(root: int) -> float:
-    """Seconds of CPU of a process and of its live descendants."""
-    ticks, seen, todo = 0, set[int](), [root]
-    while todo:
-        pid = todo.pop()
-        try:
-            fields = (_PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
-            children = (_PROC / str(pid) / "task").glob("*/children")
-            todo += [int(child) for one in children for child in one.read_text().split() if int(child) not in seen]
-        except FileNotFoundError:  # the process has just ended
-            continue
-        seen.add(pid)
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
