@@ -282,11 +282,9 @@ OTHER_VARIABLES: Final[dict[str, Variable]] = {
             "A gateway's token, for http hooks of agents and for programs (`fleethook tokens create`).",
             "fht_5m2vJ3b0xTg7n0u8Qm9cJ1eWc4yZrV6kq2LwSx0fHdA",
         ),
-        "ON_DEMAND": Variable("Set by `fleethook up`: the processes that it starts only while there is work.", "chores"),
+        "ON_DEMAND": Variable("Set by `fleethook up`: what it starts only while there is work.", "chores"),
         "LIFELINE": Variable("Set by `fleethook up`: the pipe by which its processes notice that it has ended.", "3"),
-        "RUN": Variable(
-            "Set by the workers: marks the processes of one hook, to find them when it times out.", "4711-1"
-        ),
+        "RUN": Variable("Set by the workers: marks one hook's processes, to find them when it times out.", "4711-1"),
         "TEST_CONFIRMS": Variable(
             "For tests: `1` confirms commands that need a person, only with FLEETHOOK_HOME in a temporary folder.", "1"
         ),
