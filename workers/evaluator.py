@@ -104,8 +104,7 @@ class Evaluator:
         self._runners = Runners(watcher, self._clients, self._late_contexts.keep, self._plugins.run, self._flows.run)
         self._checks, self._clock = RuleChecks(), ServerClock(connections)
         self._placement, self._recorder = Placement(connections, keys), HostRecorder(connections, keys, watcher)
-        self._notices, self._outbox = FileNotices(connections, keys), Outbox(connections, self._consumer)
-        self._started, self._maintained_at = set[str](), 0.0
+        self._notices, self._started, self._maintained_at = FileNotices(connections, keys), set[str](), 0.0
         self._repairs, self._counters = Repairs(connections, keys, self.name), Counters(connections, keys)
         self._messages, self._reach = PostBoxes(connections, keys), Reach(connections, keys)
         self._stops = Enforcement(connections, keys)
@@ -114,7 +113,8 @@ class Evaluator:
         self._held = HeldRequests(connections, keys, GROUP, self.name, self._replies, self._clock, self._stops)
         self._hooks_for = partial(request_hooks, watcher, self._runners.run, Recall(connections, keys).read)
         self._limited = LimitedAnswers(connections, keys, self._clock, self._replies)
-        means = (self._hooks_for, self._checks, self._placement, self._limited.send)
+        self._outbox = Outbox(connections, self._consumer, self._limited.settle)
+        means = (self._hooks_for, self._checks, self._placement, self._limited.answer)
         self._decided = DecidedRequests(keys, self.name, self._replies, self._stops, *means)
         reports = (partial(self._notices.publish, watcher), self._recorder.keep, self._counters.send, self._reach.send)
         always, looks = (self._clock.measure, *reports, self._plugins.maintain), (self._repairs.look,)
@@ -125,8 +125,8 @@ class Evaluator:
         async with self._clients, self._checks:
             watching = asyncio.create_task(self._held.watch())
             try:
-                turn, prepare = partial(self._turn, stop), self._consumer.create
-                await consume(self._consumer, turn, stop, who="evaluator", prepare=prepare)
+                turn = partial(self._turn, stop)
+                await consume(self._consumer, turn, stop, who="evaluator", prepare=self._consumer.create)
                 await self._finish()
             finally:
                 await cancel_tasks({watching} | self._slots.tasks | self._checking.tasks)
@@ -144,7 +144,7 @@ class Evaluator:
 
     async def _turn(self, stop: asyncio.Event) -> bool:
         entries = await self._maintain() if time.monotonic() - self._maintained_at >= _MAINTAIN_SECONDS else []
-        is_busy = entries or self._slots.tasks or self._checking.tasks or self._outbox.entries()
+        is_busy = entries or self._slots.tasks or self._checking.tasks or self._outbox.waits
         if not is_busy and (free := self._slots.free) > 0 and await self._long_read.may_begin():
             entries = await self._long_read.read(stop, min(_MOST_READ, free))
             entries += await self._maintain() if self._long_read.found else []
@@ -161,14 +161,15 @@ class Evaluator:
     async def _read(self, entries: Sequence[StreamEntry]) -> list[StreamEntry]:
         free, names = self._slots.free, self._consumer.streams
         with self._reading.lease() as connection:
-            count = min(_MOST_READ, free) if free > 0 else _MOST_READ
-            block = 0 if entries else 0.5 if free > 0 else _FULL_SECONDS
-            answers = self._outbox.take()
+            answers, count = self._outbox.take(), min(_MOST_READ, free) if free > 0 else _MOST_READ
+            block = 0 if entries or self._limited.awaits(answers) else 0.5 if free > 0 else _FULL_SECONDS
             try:
-                return await self._consumer.read(connection, count, block, names if free > 0 else names[:-1], answers)
+                found = await self._consumer.read(connection, count, block, names if free > 0 else names[:-1], answers)
             except Unreachable:
                 self._outbox.put_back(answers)
                 raise
+        self._outbox.add(await self._limited.settle(answers, self._consumer.results))
+        return found
 
     async def _maintain(self) -> list[StreamEntry]:
         """Periodic upkeep. Returns pending entries to resume: ours or those of a dead evaluator."""
@@ -347,11 +348,10 @@ class Evaluator:
             placed = HandledRequest(request, event, handled.in_force, handled.hooks)
             verdict = await self._evaluate(placed, run or placed.in_force.run, is_rerun, budget_end)
             note_verdict(span, verdict)
-        owner = "" if run is None else self.name
+        conclude = partial(self._held.conclude, request, event, owner="" if run is None else self.name)
         if not verdict.charges:
-            return await self._held.conclude(request, event, verdict, owner)
-        conclude = partial(self._held.conclude, request, event, owner=owner)
-        return await self._limited.send(conclude, event, verdict, request.user)
+            return await conclude(verdict)
+        return await self._limited.answer(request, event, verdict, conclude)
 
     async def _evaluate(self, handled: HandledRequest, run: Run, is_rerun: bool, budget_end: int) -> Verdict:
         """The verdict of the request's hooks; `run` runs one hook."""

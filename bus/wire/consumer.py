@@ -55,6 +55,8 @@ class Consumer:
         self._role_ms = EVALUATORS_MS if role == "evaluator" else HEARTBEAT_MS
         self.watched: tuple[bytes, ...] = ()
         """The names and values of the watched hash in turn, as they were at the last read."""
+        self.results: Sequence[Any] = ()
+        """The replies to the calls that went out with the last read."""
         self._beat_at = 0.0
         self._claimed_at = 0.0
         self._rechecked_at = 0.0
@@ -146,7 +148,7 @@ class Consumer:
         replies = await self._exchange(connection, calls, more, block + MARGIN_SECONDS)
         if self._watches:
             self.watched = tuple(checked(replies.pop(), f"reading {self._watches}"))
-        reply = replies.pop()
+        reply, self.results = replies.pop(), replies[: len(calls)]
         # 0 means that another consumer has the entry, or that a repair gave it a new id; a list, that a limit refused it.
         if any(isinstance(result, Exception | list) or result == 0 for result in replies):
             self.must_recheck_pending = True

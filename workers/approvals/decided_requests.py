@@ -27,8 +27,8 @@ from workers.runtime.rule_checks import RuleChecks
 log = logging.getLogger("fleethook.approvals")
 
 MakeAnswer = Callable[[Verdict], Awaitable[list[ScriptCall]]]
-SendLimited = Callable[[MakeAnswer, Event, Verdict, str], Awaitable[list[ScriptCall]]]
-"""Sends the answer of a call that counts for limits, made again where one is reached; returns what is still to be sent."""
+AnswerLimited = Callable[[Request, Event, Verdict, MakeAnswer], Awaitable[list[ScriptCall]]]
+"""Makes the answer of a call that may count for limits; it is made again where one is reached."""
 
 _MOST_HANDED: Final = 4 * MOST_DELIVERIES
 """How often a held request may be handed out: a dead letter would give the agent less than what a person decided."""
@@ -47,10 +47,10 @@ class DecidedRequests:
         hooks_for: HooksFor,
         checks: RuleChecks,
         placement: Placement,
-        send: SendLimited,
+        answer: AnswerLimited,
     ) -> None:
         self._keys, self._name, self._replies, self._stops = keys, name, replies, stops
-        self._hooks_for, self._checks, self._placement, self._send = hooks_for, checks, placement, send
+        self._hooks_for, self._checks, self._placement, self._answer = hooks_for, checks, placement, answer
 
     def read(self, entry: StreamEntry) -> tuple[Request, Event | None]:
         """The held request in an entry of the stream `decided`; no event where its payload cannot be read."""
@@ -98,7 +98,7 @@ class DecidedRequests:
         async def answer(verdict: Verdict) -> list[ScriptCall]:
             return [self._replies.answer(request, event, verdict, owner=self._name)]
 
-        return await self._send(answer, event, final, request.user)
+        return await self._answer(request, event, final, answer)
 
     async def _verdict(self, request: Request, event: Event, verdict: Verdict, approval: Approval) -> Verdict:
         if approval.state == "approved":

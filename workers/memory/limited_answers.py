@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, NamedTuple
 
-from bus.errors import Unreachable
+from bus.errors import FleethookError
 from bus.events import Event
 from bus.matching.limits import read_limit
 from bus.memory.charges import counted_session, not_looked_up, read_refusal, refused, with_spent
 from bus.memory.spending import reached, spent_key
+from bus.requests import Request
 from bus.verdicts import Verdict
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
-from bus.wire.streams import ScriptCall, call_all, checked, flat
+from bus.wire.streams import ScriptCall, checked, flat
 from workers.runtime.clock import ServerClock
 from workers.runtime.request_replies import Replies
 
@@ -28,37 +29,74 @@ MakeAnswer = Callable[[Verdict], Awaitable[list[ScriptCall]]]
 """Makes the calls that answer a request with a verdict, or hold it for a person; the answer is the first."""
 
 
+class _Unsettled(NamedTuple):
+    """An answer that is on its way to the script, which may refuse it."""
+
+    request: Request
+    event: Event
+    verdict: Verdict
+    make: MakeAnswer
+    after: Sequence[ScriptCall]
+    """The calls that are sent once the script has accepted the answer."""
+
+
 class LimitedAnswers:
-    """Sends the answers that count for limits, since only their result says whether the limit allowed them."""
+    """Answers that count for limits. They are sent like all others, and `settle` reads what became of them."""
 
     def __init__(self, connections: Connections, keys: Keys, clock: ServerClock, replies: Replies) -> None:
         self._connections, self._keys, self._clock, self._replies = connections, keys, clock, replies
+        self._unsettled: dict[tuple[str, str], _Unsettled] = {}
+        """By the stream and the id of the request's entry."""
 
-    async def send(self, make: MakeAnswer, event: Event, verdict: Verdict, user: str) -> list[ScriptCall]:
-        """The calls that are still to be sent for an answer: all of them without limits, or while Redis is away."""
+    def awaits(self, calls: Sequence[ScriptCall]) -> bool:
+        """Whether a limit may refuse one of these answers: then nothing that blocks may be sent with them."""
+        return bool(self._unsettled) and any(_entry(call) in self._unsettled for call in calls)
+
+    async def answer(self, request: Request, event: Event, verdict: Verdict, make: MakeAnswer) -> list[ScriptCall]:
+        """The calls that answer a request; `settle` has to get what the script says to the first one. Raises Unreachable."""
         if verdict.charges:
             now = self._clock.now()
-            verdict = await with_spent_now(self._connections, self._keys, event, verdict, user, now)
-        answers = await make(verdict)
-        while verdict.charges and answers and answers[0].name == "answer":
-            try:
-                (reply,) = await call_all(self._connections, answers[:1])
-            except Unreachable:
-                return answers
-            refusal = read_refusal(reply)
-            if refusal is None:
-                if reply != 1:
-                    return answers  # the outbox sends it again, and looks for what is still pending
-                self._replies.observe(event, verdict)
-                return answers[1:]
-            if isinstance(refusal, str):
-                why = f"{refusal}{_RIGHTS if 'permission' in refusal.lower() else ''}"
-                log.error("the limits of an answer cannot be looked up: %s", why)
-                verdict = not_looked_up(verdict, why)
-            else:
-                verdict = refused(verdict, refusal, self._clock.now())
-            answers = await make(verdict)
-        return answers
+            verdict = await with_spent_now(self._connections, self._keys, event, verdict, request.user, now)
+        return await self._made(request, event, verdict, make)
+
+    async def _made(self, request: Request, event: Event, verdict: Verdict, make: MakeAnswer) -> list[ScriptCall]:
+        calls = await make(verdict)
+        if not verdict.charges or not calls or calls[0].name != "answer":
+            return calls
+        first, *after = calls
+        self._unsettled[_entry(first)] = _Unsettled(request, event, verdict, make, after)
+        return [first]
+
+    async def settle(self, calls: Sequence[ScriptCall], replies: Sequence[Any]) -> list[ScriptCall]:
+        """The calls that are still to be sent after these got these replies: the answers that a limit refused, made again."""
+        more: list[ScriptCall] = []
+        if self._unsettled:
+            for call, reply in zip(calls, replies, strict=False):
+                if call.name == "answer" and (found := self._unsettled.pop(_entry(call), None)) is not None:
+                    more += await self._settled(found, reply)
+        return more
+
+    async def _settled(self, answer: _Unsettled, reply: object) -> list[ScriptCall]:
+        request, event, verdict, make, after = answer
+        refusal = read_refusal(reply)
+        if refusal is None:
+            if reply != 1:  # an error, or another one has answered: its entry is looked for among the pending ones
+                return []
+            self._replies.observe(event, verdict)
+            return list(after)
+        if isinstance(refusal, str):
+            why = f"{refusal}{_RIGHTS if 'permission' in refusal.lower() else ''}"
+            log.error("the limits of an answer cannot be looked up: %s", why)
+            verdict = not_looked_up(verdict, why)
+        else:
+            verdict = refused(verdict, refusal, self._clock.now())
+        try:
+            return await self._made(request, event, verdict, make)
+        except FleethookError as error:  # its entry stays pending, and it is evaluated again
+            log.error("request %s: %s; it is resumed later", request.id, error)
+            return []
+        except Exception as error:  # noqa: BLE001 - logged in Replies.broken
+            return self._replies.broken(request, event, error)
 
 
 async def with_spent_now(
@@ -82,3 +120,8 @@ async def with_spent_now(
         for limit, used in zip(limits, amounts, strict=True)
     ]
     return with_spent(verdict, states, now)
+
+
+def _entry(call: ScriptCall) -> tuple[str, str]:
+    """The stream and the id of the entry that a call answers."""
+    return str(call.keys[0]), str(call.args[1])
