@@ -61,6 +61,13 @@ class Limit(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
+def limit_words(text: str) -> str:
+    """A limit in words: `30 calls per minute for this session`."""
+    limit = read_limit(text)
+    return f"{limit.number}{limit.span}"
+
+
+@lru_cache(maxsize=1024)
 def read_limit(text: str) -> Limit:
     """The limit in a text such as `30 calls per minute per session`; PatternError for another text."""
     first, *parts = (part.strip() for part in text.split(" per "))

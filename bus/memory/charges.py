@@ -12,6 +12,7 @@ import os
 import struct
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -48,22 +49,29 @@ def session_key(source: str, session: str) -> str:
 
 def limit_args(charges: Sequence[Charge], event: Event, user: str) -> tuple[str | int, ...]:
     """The arguments about the limits that a call counts for. `user` is the account that its agent runs as."""
-    if not charges:
-        return ()
-    session = counted_session(event)
     call, mark, marks = call_names(event)
     args: list[str | int] = []
     for charge in charges:
         limit = read_limit(charge.limit)
+        session = counted_session(event) if limit.scope == "session" else ""
         shown = whose(limit, event, user)
-        scope = "" if limit.scope == "session" else whose_counter(limit, event, user)
-        counter = f"{_hash(charge.counter + limit.scope)[:16]}:{scope}"
-        listed = [charge.layer, charge.hook, charge.limit, event.source, redact_text(shown)[:_LISTED]]
-        kept = max(DONE_MS if not limit.period else 0, limit.period)
+        counter, listed, kept = _counter(
+            charge.counter, charge.layer, charge.hook, charge.limit, event.source, shown, session
+        )
         refuses = "0" if charge.is_over else "1"
-        args += [counter, session if limit.scope == "session" else "", call, mark, marks]
-        args += [int(limit.most), limit.period, refuses, "0", json.dumps(listed), kept]
+        args += [counter, session, call, mark, marks, int(limit.most), limit.period, refuses, "0", listed, kept]
     return tuple(args)
+
+
+@lru_cache(1024)
+def _counter(
+    rule: str, layer: str, hook: str, text: str, source: str, whose_limit: str, session: str
+) -> tuple[str, str, int]:
+    """The key of a counter after `limit:` without its session, what is listed of it, and the ms that it is kept."""
+    limit = read_limit(text)
+    scope = "" if session else _hash(whose_limit)[:16]
+    listed = json.dumps([layer, hook, text, source, redact_text(whose_limit)[:_LISTED]])
+    return f"{_hash(rule + limit.scope)[:16]}:{scope}", listed, limit.period or DONE_MS
 
 
 def counted_session(event: Event) -> str:
@@ -232,10 +240,14 @@ def _number(value: float) -> str:
 def call_names(event: Event) -> tuple[str, str, str]:
     """The name of the call, the mark by which its other events are known (empty if it has none), and whether it leaves it."""
     twin = cursor.call_of(event) if event.source == cursor.NAME else None
-    identity = (event.source, event.session, event.call, event.tool, input_text(event.tool, event.input))
-    name = _hash(json.dumps(identity)) if event.call else event.id or f"at-{event.time}"
+    if event.call:
+        identity = (event.source, event.session, event.call, event.tool, input_text(event.tool, event.input))
+        name = _hash(json.dumps(identity))
+    else:
+        name = event.id or f"at-{event.time}"
     return name, "" if twin is None else _hash(json.dumps(twin, default=str)), "1" if event.call else ""
 
 
+@lru_cache(1024)
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]

@@ -6,7 +6,7 @@ from bus.events import Event
 from bus.hooks import Hook
 from bus.matching.checker_messages import ItemAnswer, answer_rule
 from bus.matching.disk import full_disk
-from bus.matching.limits import read_limit
+from bus.matching.limits import limit_words, read_limit
 from bus.matching.rule_fields import Rule, RuleDecision
 from bus.outcomes import NOTHING, Outcome
 from bus.secrets.redaction import redact_text, redact_whole
@@ -57,7 +57,6 @@ def _reason(hook: Hook, rule: Rule) -> str:
 
 def _limited(hook: Hook, rule: Rule) -> Outcome:
     """The outcome of a rule with a limit: whether that is reached is only known where the call is counted, with its answer."""
-    limit = read_limit(rule.limit)
     charge = Charge(
         hook=hook.id,
         layer=hook.layer,
@@ -70,7 +69,7 @@ def _limited(hook: Hook, rule: Rule) -> Outcome:
         observe=hook.observe,
         on_failure=hook.on_failure or "allow",
     )
-    return Outcome(limit=LimitUse(limit=f"{limit.number}{limit.span}", most=limit.most), charge=charge)
+    return Outcome(limit=LimitUse(limit=limit_words(rule.limit), most=read_limit(rule.limit).most), charge=charge)
 
 
 def counter_of(hook: Hook) -> str:

@@ -92,7 +92,7 @@ def _counter(
         source=source,
         count=len(times),
         most=limit.most,
-        last=last,
+        last=max([last, *times[-1:]]),  # it is listed once a second
         free_at=free_at,
     )
 

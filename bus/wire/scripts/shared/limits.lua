@@ -34,17 +34,19 @@ local function free_at(l)
   return due[2] and due[2] + l.window or 0
 end
 
--- Count the call; returns the count with it.
+-- Count the call; returns the count with it. What left the window is removed, and the counter listed, once a second.
 local function charge(l, now)
   if l.known then
     if l.mark_key and not l.marks then redis.call('DEL', l.mark_key) end
     return l.count
   end
-  if l.window > 0 then redis.call('ZREMRANGEBYSCORE', l.key, '-inf', now - l.window) end
+  local last = redis.call('ZRANGE', l.key, -1, -1, 'WITHSCORES')[2]
   redis.call('ZADD', l.key, now, l.call)
-  redis.call('ZREMRANGEBYRANK', l.key, 0, -MOST_KEPT - 1)
-  redis.call('PEXPIRE', l.key, l.kept)
   if l.mark_key and l.marks then redis.call('SET', l.mark_key, '1', 'PX', SAME_MS) end
+  if last and now - now % 1000 <= tonumber(last) then return l.count + 1 end
+  if l.window > 0 then redis.call('ZREMRANGEBYSCORE', l.key, '-inf', now - l.window) end
+  redis.call('ZREMRANGEBYRANK', l.key, 0, -MOST_KEPT - 1)
+  redis.call('PEXPIRE', l.key, l.kept + 1000)
   redis.call('ZADD', prefix .. 'limits', now, string.sub(l.key, #prefix + 7) .. ' ' .. l.listed)
   redis.call('ZREMRANGEBYRANK', prefix .. 'limits', 0, -MOST_LISTED - 1)
   redis.call('PEXPIRE', prefix .. 'limits', 604800000)
