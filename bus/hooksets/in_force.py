@@ -29,10 +29,9 @@ from bus.http.address_policy import AddressPolicy
 from bus.http.address_policy import policy as address_policy
 from bus.ids import host_name
 from bus.matching.checker_messages import MatchQuestion
-from bus.matching.condition_cost import size_of
 from bus.matching.conditions import Condition, compile_condition
 from bus.matching.disk import Disk, light_disk
-from bus.matching.findings import Findings, Session, holds
+from bus.matching.findings import Findings, Session, holds, sized_facts
 from bus.matching.patterns import Index
 from bus.matching.rules import Rule, check_rule, seen_call
 from bus.system.directories import CONFIG_NAMES, Directories, config_file
@@ -113,7 +112,7 @@ class HookSet:
         """The checks that may take long; None if there are none. A process that can be killed does them before `blocking`."""
         candidates = self._candidates.of(event)
         heavy, conditions = is_heavy(candidates, event), candidates.conditions
-        size = size_of(event.facts()) if conditions else None
+        size = sized_facts(event)[1] if conditions else None
         costly = {} if size is None else {entry.text: None for entry in conditions if entry.is_costly(size)}
         if not heavy and not costly:
             return None
@@ -184,7 +183,7 @@ class HookSet:
         """Whether `background` and `targets` have to ask another process about this event, and block meanwhile."""
         entries: list[Hook | Endpoint] = [*self._index.find(event), *self._targets.find(event)]
         conditions = [self._conditions[entry.id] for entry in entries if entry.id in self._conditions]
-        size = size_of(event.facts()) if conditions else None
+        size = sized_facts(event)[1] if conditions else None
         return size is not None and any(condition.is_costly(size) for condition in conditions)
 
     def holds(

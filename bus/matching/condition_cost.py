@@ -29,6 +29,10 @@ _MATCHES: Final = lazy_regex(r"\.\s*matches\s*\(\s*(" + STRING + r")?")
 _COUNTED: Final = lazy_regex(r"\{\s*\d{2,}|\{\s*\d*\s*,")
 
 
+_TEXTS: Final = (str, bytes)
+_CONTAINERS: Final = (dict, list, tuple)
+
+
 class Size(NamedTuple):
     """How large a value is: the elements of all its lists and maps, the longest of these, and the characters of its texts."""
 
@@ -43,19 +47,19 @@ def size_of(value: object) -> Size:
     left = [value]
     while left and elements < _MOST_COUNTED:
         value = left.pop()
-        if isinstance(value, str | bytes):
-            characters += len(value)
-            continue
-        if isinstance(value, dict):
-            characters += sum(len(key) for key in value if isinstance(key, str))
-            parts: Any = value.values()
-        elif isinstance(value, list | tuple):
+        parts: Any = (value,)
+        if isinstance(value, _CONTAINERS):
             parts = value
-        else:
-            continue
-        elements += len(parts)
-        longest = max(longest, len(parts))
-        left.extend(parts)
+            if isinstance(value, dict):
+                parts = value.values()
+                characters += sum([len(key) for key in value if isinstance(key, str)])
+            elements += len(parts)
+            longest = max(longest, len(parts))
+        for part in parts:
+            if isinstance(part, _TEXTS):
+                characters += len(part)
+            elif isinstance(part, _CONTAINERS):
+                left.append(part)
     return Size(elements, longest, characters)
 
 

@@ -74,6 +74,7 @@ _SYNTAX_ERROR: Final = lazy_regex(r"ERROR: <input>:(\d+):(\d+): (Syntax error: .
 _OPERATORS: Final = {"and": "&&", "or": "||", "not": "!", "is": "=="}
 _SHOWN: Final = 24
 """Characters of a condition that a message shows from the place of a mistake on."""
+_NESTING: Final = (dict, list)
 _NOT_OURS: Final = (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError)
 
 
@@ -130,7 +131,11 @@ class Condition:
 
     def _context(self, variables: dict[str, Any]) -> Any:
         """What the library runs the condition with: with functions where it reads facts of the session."""
-        return _session_context(variables) if self.uses_session else variables
+        if not self.uses_session:
+            return variables
+        session: dict[str, Any] = variables.get("session") or {}
+        named = {**variables, "session": session.get("fields") or no_fields()}
+        return _with_functions(named, session.get("known", {})) if self.facts else named
 
     def _again(self, variables: dict[str, Any]) -> object:
         try:
@@ -147,13 +152,11 @@ class Condition:
         return ConditionError(f"`{self.text}` could not be evaluated: {reason}")
 
 
-def _session_context(variables: dict[str, Any]) -> Any:
-    """The variables and functions of a condition that reads facts of the session; what was not looked up is never."""
+def _with_functions(variables: dict[str, Any], known: dict[str, dict[str, Any]]) -> Any:
+    """The variables and functions of a condition that calls facts of the session; what was not looked up is never."""
     import cel
 
-    session: dict[str, Any] = variables.get("session") or {}
-    known: dict[str, dict[str, Any]] = session.get("known", {})
-    context = cel.Context({**variables, "session": session.get("fields") or no_fields()})
+    context = cel.Context(variables)
     for name in FACT_FUNCTIONS:
         context.add_function(name, lambda _session, pattern, name=name: known.get(f"{name} {pattern}", NEVER))
     context.add_function("after", lambda one, other: one["at"] > other["at"])
@@ -263,11 +266,13 @@ def _first_line(error: BaseException) -> str:
 
 def _shallow(value: object, depth: int) -> bool:
     """Whether lists and dictionaries nest at most `depth` deep."""
-    if isinstance(value, dict):
-        return depth > 0 and all(_shallow(item, depth - 1) for item in value.values() if isinstance(item, dict | list))
-    if isinstance(value, list):
-        return depth > 0 and all(_shallow(item, depth - 1) for item in value if isinstance(item, dict | list))
-    return True
+    level: list[Any] = [item for item in (value,) if isinstance(item, _NESTING)]
+    for _ in range(depth):
+        if not level:
+            break
+        parts = [one.values() if isinstance(one, dict) else one for one in level]
+        level = [item for part in parts for item in part if isinstance(item, _NESTING)]
+    return not level
 
 
 def _crossable(value: object) -> object:

@@ -15,7 +15,7 @@ from bus.events import Event
 from bus.ids import host_name
 from bus.matching.checker import WALL_SECONDS, command
 from bus.matching.checker_messages import ANSWERS, Item, ItemAnswer, MatchQuestion, answer_rule, encode_question
-from bus.matching.condition_cost import size_of
+from bus.matching.condition_cost import Size, size_of
 from bus.matching.conditions import Condition
 from bus.matching.disk import light_disk
 from bus.matching.rules import UNCHECKED, judge_by_names
@@ -118,14 +118,28 @@ def _note(findings: Findings, answer: ItemAnswer) -> None:
         findings.notes = answer.notes
 
 
+_LAST_FACTS: Final[list[tuple[Event, dict[str, Any], Size]]] = []
+
+
+def sized_facts(event: Event) -> tuple[dict[str, Any], Size]:
+    """What conditions read of an event, and how large that is; those of the last event are remembered."""
+    for known, facts, size in _LAST_FACTS:
+        if known is event:
+            return facts, size
+    facts = event.facts()
+    size = size_of(facts)
+    _LAST_FACTS[:] = [(event, facts, size)]
+    return facts, size
+
+
 def holds(condition: Condition, event: Event, verdict: dict[str, str], session: Session = None) -> bool:
     """Whether a condition holds; a shared process is asked about one that may be costly.
 
     Raises ConditionError if it cannot be answered, and OverBudget if it takes too long. Blocks for at most two seconds, so an
     event loop calls `ask` before.
     """
-    facts = event.facts()
-    if not condition.is_costly(size_of(facts)):
+    facts, size = sized_facts(event)
+    if not condition.is_costly(size):
         return condition({"event": facts, "verdict": verdict, "session": session})
     question = MatchQuestion(event=event, conditions=(condition.text,), verdict=verdict, session=session)
     findings = ask(_shared(), question)

@@ -19,7 +19,7 @@ from bus.requests import read_event, read_request
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.missing_rights import is_refused
-from bus.wire.streams import ScriptCall, StreamEntry, call_all, checked, flat, is_error
+from bus.wire.streams import ScriptCall, StreamEntry, call_all, checked, flat
 
 _DISPATCHERS: Final = "dispatchers"
 _MOST_READ: Final = 256
@@ -50,72 +50,55 @@ class Recall:
         """
         if not event.session:
             return Memory(missing="the event names no session")
-        least = seconds if event.type in STOPS or seconds is None else min(seconds, _SHORT_SECONDS)
-        missing = await self._wait(event, least)
-        named = parent_session(event) or event.session
-        deeds = any(condition.facts for condition in conditions)
-        digest = call_digest(event) if event.tool else ""
-        session = session_key(event.source, named)
-        args = (self._keys.prefix, session, digest, "1" if deeds else "", PAUSE_MS)
-        (reply,) = await call_all(self._connections, [ScriptCall("recall", (self._keys("facts", session),), args)])
-        if is_refused(reply):  # rights do not come by waiting
-            return Memory(missing=f"the record of sessions cannot be read: {reply}")
-        found, secrets, repeats, tokens = checked(reply, "looking up what a session did")
+        longest = seconds if event.type in STOPS or seconds is None else min(seconds, _SHORT_SECONDS)
+        script, began = self._script(event, conditions), time.monotonic()
+        seen = began
+        while True:
+            (reply,) = await call_all(self._connections, [script])
+            if is_refused(reply):  # rights do not come by waiting
+                return Memory(missing=f"the record of sessions cannot be read: {reply}")
+            found, secrets, repeats, tokens, *under_way = checked(reply, "looking up what a session did")
+            missing, now = self._missing(event, *under_way), time.monotonic()
+            if not missing.endswith(_NONE_RUNS):
+                seen = now
+            if not missing or missing == _NO_DISPATCHER or now - seen >= GONE_SECONDS:
+                break  # waiting longer would not help
+            if longest is None:
+                raise OverBudget("events of this session are still under way")
+            if now - began >= longest:
+                missing = f"{missing}, after {max(longest, 0):.1f} s"
+                break
+            await asyncio.sleep(_PAUSE_SECONDS)
         return Memory(_timed(found), _timed(secrets), repeats, int(float(tokens)), missing)
 
-    async def _wait(self, event: Event, seconds: float | None) -> str:
-        """Wait for the session's events that are under way; returns why some may be missing, and nothing if none is."""
-        until = time.monotonic() + (seconds or 0.0)
-        seen = time.monotonic()
-        while why := await self._under_way(event):
-            if not why.endswith(_NONE_RUNS):
-                seen = time.monotonic()
-            if why == _NO_DISPATCHER or time.monotonic() - seen >= GONE_SECONDS:
-                return why  # waiting longer would not help
-            if seconds is None:
-                raise OverBudget("events of this session are still under way")
-            if time.monotonic() >= until:
-                return f"{why}, after {max(seconds, 0):.1f} s"
-            await asyncio.sleep(_PAUSE_SECONDS)
-        return ""
+    def _script(self, event: Event, conditions: Iterable[Condition]) -> ScriptCall:
+        """The call that reads the record, and what is not on record yet, in one step."""
+        keys, session = self._keys, session_key(event.source, parent_session(event) or event.session)
+        deeds = "1" if any(condition.facts for condition in conditions) else ""
+        digest = call_digest(event) if event.tool else ""
+        about = (event.id, event.time, _DISPATCHERS, _MOST_READ)
+        return ScriptCall(
+            "recall",
+            (keys("facts", session), keys("events"), keys("requests"), keys("waiting"), keys("alive", "dispatcher")),
+            (keys.prefix, session, digest, deeds, PAUSE_MS, *about),
+        )
 
-    async def _under_way(self, event: Event) -> str:
+    def _missing(self, event: Event, record: bytes, asked: Any, waiting: Any, unread: Any, runs: int) -> str:
         """Which events of the session, older than `event`, are not on record yet, in words; empty for none."""
-        keys = self._keys
-        with self._connections.lease() as connection:
-            groups, pending, requests, waiting, alive = await connection.exchange(
-                [
-                    ("XINFO", "GROUPS", keys("events")),
-                    ("XPENDING", keys("events"), _DISPATCHERS, "-", "+", _MOST_READ),
-                    ("XRANGE", keys("requests"), "-", "+", "COUNT", _MOST_READ),
-                    ("XRANGE", keys("waiting"), "-", "+", "COUNT", _MOST_READ),
-                    ("EXISTS", keys("alive", "dispatcher")),
-                ]
-            )
-        if is_error(groups, "NO SUCH KEY") or (isinstance(groups, list) and not groups):
+        if record == b"empty":
             return ""  # nothing has ever happened
-        last = _last_delivered(checked(groups, "looking for events that are under way"))
-        if last is None:
+        if record == b"not kept":
             return _NO_DISPATCHER
-        asked = [*_entries(keys("requests"), requests), *_entries(keys("waiting"), waiting)]
-        running = sum(self._is_its_own(entry, event) for entry in asked)
-        unread = await self._unread(last, [] if isinstance(pending, Exception) else pending)
-        left = sum(self._is_its_own(entry, event) for entry in unread)
-        if len(unread) >= _MOST_READ:
-            return f"the record of sessions is behind{'' if alive else _NONE_RUNS}"
-        if not running and not left:
-            return ""
-        missing = f"{running + left} of this session's events were not on record"
-        return missing if alive else f"{missing}{_NONE_RUNS}"
-
-    async def _unread(self, last: str, pending: Any) -> list[StreamEntry]:
-        """The entries of the event stream that the dispatcher has not done with."""
-        stream, names = self._keys("events"), [row[0].decode() for row in pending]
-        reads: list[tuple[str | int, ...]] = [("XRANGE", stream, f"({last}", "+", "COUNT", _MOST_READ)]
-        reads += [("XRANGE", stream, name, name) for name in names]
-        with self._connections.lease() as connection:
-            replies = await connection.exchange(reads)
-        return [entry for reply in replies for entry in _entries(stream, reply)]
+        keys, entries = self._keys, _entries(self._keys("events"), unread)
+        if len(entries) >= _MOST_READ:
+            missing = "the record of sessions is behind"
+        else:
+            entries += (*_entries(keys("requests"), asked), *_entries(keys("waiting"), waiting))
+            left = sum(self._is_its_own(entry, event) for entry in entries)
+            if not left:
+                return ""
+            missing = f"{left} of this session's events were not on record"
+        return missing if runs else f"{missing}{_NONE_RUNS}"
 
     def _is_its_own(self, entry: StreamEntry, event: Event) -> bool:
         """Whether an entry is older than `event`, of the same session, and changes facts."""
@@ -129,16 +112,7 @@ class Recall:
         return other.type in _NOTED and other.source == event.source and bool(same)
 
 
-def _last_delivered(groups: list[Any]) -> str | None:
-    for row in map(flat, groups):
-        if row[b"name"] == _DISPATCHERS.encode():
-            return str(row[b"last-delivered-id"].decode())
-    return None
-
-
 def _entries(stream: str, reply: Any) -> list[StreamEntry]:
-    if isinstance(reply, Exception):
-        return []
     return [StreamEntry(stream, name.decode(), flat(fields or ())) for name, fields in reply]
 
 
