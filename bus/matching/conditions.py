@@ -90,7 +90,7 @@ class Condition:
     wrong type and an error inside the library raise ConditionError too.
     """
 
-    __slots__ = ("_program", "facts", "shape", "text", "uses_session", "uses_verdict")
+    __slots__ = ("_program", "_used", "facts", "shape", "text", "uses_session", "uses_verdict")
 
     def __init__(
         self,
@@ -98,21 +98,20 @@ class Condition:
         program: _CelProgram,
         shape: Shape,
         *,
-        uses_verdict: bool,
-        uses_session: bool = False,
+        used: frozenset[str],
         facts: tuple[SessionFact, ...] = (),
     ) -> None:
-        self.text = text
-        self.uses_session, self.facts = uses_session, facts
-        self.shape = shape
-        self.uses_verdict = uses_verdict
-        self._program = program
+        """`used` are the variables and functions that it names; the library gets no others, since it copies each of them."""
+        self.text, self.shape, self.facts = text, shape, facts
+        self.uses_session, self.uses_verdict = "session" in used, "verdict" in used
+        self._program, self._used = program, used
 
     def is_costly(self, size: Size) -> bool:
         """Whether an event of this size has to be checked in a process that can be killed (`bus.matching.findings`)."""
         return self.shape.microseconds(size) > CHEAP_MICROSECONDS
 
     def __call__(self, variables: dict[str, Any]) -> bool:
+        variables = {name: value for name, value in variables.items() if name in self._used}
         if not _shallow(variables, MAX_DATA_DEPTH):
             raise ConditionError(f"`{self.text}` was not evaluated: the event nests deeper than {MAX_DATA_DEPTH}")
         try:
@@ -211,7 +210,7 @@ def compile_condition(
         )
     uses_session = "session" in used
     facts = session_facts(text) if uses_session or called & FACT_FUNCTIONS else ()
-    return Condition(text, program, shape, uses_verdict="verdict" in used, uses_session=uses_session, facts=facts)
+    return Condition(text, program, shape, used=frozenset(used | called), facts=facts)
 
 
 def _measure(text: str) -> None:
