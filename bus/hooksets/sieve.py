@@ -36,7 +36,8 @@ from bus.shell.commands import CHANGES, Command, Commands
 _GIVEN: Final = "is given a path that some rule asks for"
 _CHANGED: Final = "changes a path that some rule asks for"
 _OWN_INPUT: Final = "empties its own input"
-"""Marks that depend on the paths in a line. They are computed here, and only if a rule needs them."""
+_SETS: Final = "sets a variable for a command"
+"""Marks that depend on the paths or assignments in a line. They are computed here, and only if a rule needs them."""
 
 _LOOKS: Final = frozenset({_CHANGED, _GIVEN})
 _NO_WORDS: Final[frozenset[bytes]] = frozenset()
@@ -124,6 +125,8 @@ class _Seen:
         """As `rules_with`, without the memory; all marked rules if the paths cannot be looked up."""
         if mark == _OWN_INPUT:
             return self._sieve.marked if any(map(empties_own_input, self._line.items)) else _NO_RULES
+        if mark == _SETS:
+            return self._sieve.marked if any(one.assignments for one in self._line.items) else _NO_RULES
         if mark not in _LOOKS or (mark == _CHANGED and CHANGES not in self._line.marks):
             return self._sieve.marked if mark in self._line.marks else _NO_RULES
         sieve, rules_for = self._sieve, self._found
@@ -159,7 +162,7 @@ class _Needs:
         """By further marks, and by rule. Used only if a rule needs nothing else: then the paths are looked up anyway."""
         self._others: tuple[_Need, ...] = ()
         left = [need for need in needs if need.rule not in self._sure]
-        looks = any(need.marks and not any(need[2:]) for need in left)
+        looks = any(not _LOOKS.isdisjoint(need.marks) and not any(need[2:]) for need in left)
         for need in left:
             self._add(need, looks=looks)
         self._args, self._words = frozenset(self._by_arg), frozenset(self._by_word)
@@ -305,6 +308,7 @@ def _further_marks(match: CommandMatch) -> tuple[str, ...]:
     own_input = match.touches == OWN_INPUT_ALONE
     changes = (*match.changes, *match.redirects_to)
     more = {
+        _SETS: bool(match.sets),
         _OWN_INPUT: own_input,
         CHANGES: bool(changes) or match.loses == ("contents",),
         _CHANGED: bool(_narrow(changes)) and not own_input,
