@@ -113,7 +113,10 @@ class PathIndex:
                     known = patterns.setdefault(name, {})
                     known[tuple(others)] = known.get(tuple(others), frozenset()) | one
         self._own, self._above = nameless.pop(OWN, None), nameless.pop(ABOVE, None)
-        self._nameless = tuple((_longest_text(glob), _together([glob]), keys) for glob, keys in nameless.items())
+        together: dict[tuple[str, frozenset[str]], list[str]] = {}
+        for glob, keys in nameless.items():
+            together.setdefault((_longest_text(glob), keys), []).append(glob)
+        self._nameless = tuple((text, _together(globs), keys) for (text, keys), globs in together.items())
         """Patterns without a name: a text that fitting paths contain, the matcher, and the keys of its sets."""
         self._by_name = {
             name: tuple((_together(globs), keys) for globs, keys in each.items()) for name, each in patterns.items()
