@@ -16,6 +16,12 @@ import hiredis
 _MORE: Final = object()
 """The reader's result while a reply is not complete."""
 
+_STALL_SECONDS: Final = 1.0
+"""After its time, an exchange whose bytes still move goes on; it ends when none has moved for so long."""
+
+_MOST_TIMES: Final = 4
+"""So many times its time is the most that such an exchange takes, or a second more than that."""
+
 
 class Wire(asyncio.Protocol):
     """One caller at a time writes commands and gets their replies, in order.
@@ -28,8 +34,11 @@ class Wire(asyncio.Protocol):
         self._reader = hiredis.Reader(replyError=parse_error, protocolError=ConnectionError, notEnoughData=_MORE)
         self._waiter: asyncio.Future[list[Any]] | None = None
         self._replies: list[Any] = []
-        self._wanted = 0
-        self._due = math.inf
+        self._wanted = self._received = 0
+        self._moved = (0, 0)
+        """The bytes that had arrived, and those that were not sent yet, when the exchange was last given more time."""
+        self._due = self._last = math.inf
+        """When the exchange ends where no byte moves any more, and when it ends even so."""
         self._timer: asyncio.TimerHandle | None = None
         self._first: Callable[[Any], None] | None = None
         self.lost = False
@@ -41,6 +50,7 @@ class Wire(asyncio.Protocol):
     ) -> asyncio.Future[list[Any]]:
         """The replies to `commands`, within `seconds`; error replies are among them as exceptions.
 
+        A large entry that a busy server or a slow line is still sending or taking gets more time, while its bytes move.
         `first` gets the first reply as soon as it arrives, and may raise. After any exception, and after the caller was
         cancelled, the connection cannot be used again. The future raises TimeoutError and ConnectionError.
         """
@@ -48,7 +58,10 @@ class Wire(asyncio.Protocol):
         self._waiter, self._replies, self._wanted, self._first = waiter, [], len(commands), first
         # hiredis packs eight times as fast as redis-py's own loop (measured on hiredis 3.5).
         self._transport.write(b"".join(map(hiredis.pack_command, commands)))
-        self._due = math.inf if seconds is None else self._loop.time() + seconds
+        self._received, self._moved = 0, (0, 0)
+        now = self._loop.time()
+        self._due = math.inf if seconds is None else now + seconds
+        self._last = math.inf if seconds is None else now + _MOST_TIMES * seconds + _STALL_SECONDS
         if self._timer is None or self._timer.when() > self._due:
             self._start_timer()
         return waiter
@@ -63,14 +76,20 @@ class Wire(asyncio.Protocol):
         self._timer = None
         if self._waiter is None:
             return
-        if self._loop.time() >= self._due:
-            self._fail(TimeoutError())
-        else:
-            self._start_timer()
+        now = self._loop.time()
+        if now >= self._due:
+            moved = (self._received, self._transport.get_write_buffer_size())
+            is_under_way = moved[1] or self._reader.has_data()
+            if not is_under_way or moved == self._moved or now >= self._last:
+                self._fail(TimeoutError())
+                return
+            self._moved, self._due = moved, min(now + _STALL_SECONDS, self._last)
+        self._start_timer()
 
     def data_received(self, data: bytes) -> None:
         """Called by the transport: passes the replies on when the last one is complete."""
         self._reader.feed(data)
+        self._received += len(data)
         if self._waiter is None:  # no caller waits: the next caller would take these bytes for its reply
             self._transport.abort()
             return

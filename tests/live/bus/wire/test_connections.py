@@ -15,6 +15,7 @@ from redis.exceptions import ResponseError
 from bus.errors import Unreachable
 from bus.wire.connections import Connections, sync_client, unreachable_text
 from bus.wire.protocol import Wire
+from tests.support.memory import MIB
 from tests.support.servers import Server
 from tests.support.waiting import CONNECT, PATIENCE, until
 
@@ -160,6 +161,53 @@ async def test_a_reply_that_never_comes_costs_the_time_that_was_given() -> None:
     async with wire(b"$5\r\nhal") as (one, _):
         with pytest.raises(TimeoutError):
             await one.exchange(PING, 0.05, None)
+
+
+async def test_a_large_reply_that_still_arrives_gets_more_time_than_was_given() -> None:
+    """Else an entry of 16 MB on a slow line, or by a busy server, would never be read."""
+    async with wire(b"$10000000\r\n") as (one, ends):
+        reply = one.exchange(PING, None, None)
+        while not one._received:
+            await asyncio.sleep(0)
+        given = one._due = asyncio.get_running_loop().time()  # its time is over when the reply has only begun
+        one._last = given + PATIENCE
+        one._start_timer()
+        sent = 0
+        while one._due == given:  # a byte in each turn of the loop, until it was given more time
+            assert not reply.done(), "it ended while its bytes moved"
+            ends[0].write(b"x")
+            sent += 1
+            await asyncio.sleep(0)
+        ends[0].write(b"x" * (10_000_000 - sent) + b"\r\n")
+        assert len((await reply)[0]) == 10_000_000
+
+
+async def test_a_large_command_that_the_server_still_takes_gets_more_time_than_was_given() -> None:
+    command = ("SET", "k", b"x" * 16 * MIB)
+    whole, begun = len(hiredis.pack_command(command)), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        taken = 0
+        await begun.wait()
+        while taken < whole:  # slowly, until it was given more time
+            taken += len(await reader.read(4096 if one._due == given else MIB))
+        writer.write(b"+OK\r\n")
+        writer.close()
+        await writer.wait_closed()
+
+    door = await asyncio.start_server(serve, "127.0.0.1", 0, limit=4096)
+    made, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, *door.sockets[0].getsockname())
+    one = Wire(made, ValueError)
+    try:
+        reply = one.exchange([command], 0.05, None)
+        one._last += PATIENCE
+        given = one._due
+        begun.set()
+        assert await reply == [b"OK"]
+    finally:
+        made.abort()
+        door.close()
+        await door.wait_closed()
 
 
 async def test_a_server_that_accepts_connections_and_says_nothing_costs_the_time_for_a_connection(

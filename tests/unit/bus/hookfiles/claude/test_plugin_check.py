@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -287,7 +288,9 @@ def test_mistakes_in_servers_hooks_and_paths(tmp_path: Path) -> None:
     [
         (
             '{"name": "plug", "keywords": ["a",]}',
-            "plugin.json:1:35: this is no JSON: Expecting value; Claude Code reads",
+            "plugin.json:1:34: this is no JSON: Illegal trailing comma before end of array; Claude Code reads"
+            if sys.version_info >= (3, 13)
+            else "plugin.json:1:35: this is no JSON: Expecting value; Claude Code reads",
         ),
         ("name: plug", "this is no JSON"),
         ('{"name": "plug", "hooks": "./a\\u0000b"}', "cannot be a path"),
