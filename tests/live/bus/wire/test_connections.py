@@ -183,7 +183,7 @@ async def test_a_large_reply_that_still_arrives_gets_more_time_than_was_given() 
 
 
 async def test_a_large_command_that_the_server_still_takes_gets_more_time_than_was_given() -> None:
-    command = ("SET", "k", b"x" * 16 * MIB)
+    command: Any = ("SET", "k", b"x" * 16 * MIB)
     whole, begun = len(hiredis.pack_command(command)), asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
