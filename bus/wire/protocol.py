@@ -79,8 +79,9 @@ class Wire(asyncio.Protocol):
         now = self._loop.time()
         if now >= self._due:
             moved = (self._received, self._transport.get_write_buffer_size())
-            is_under_way = moved[1] or self._reader.has_data()
-            if not is_under_way or moved == self._moved or now >= self._last:
+            # At first it counts whether a part is still to go or to come; then, whether anything has moved since.
+            goes_on = moved != self._moved if any(self._moved) else moved[1] or self._reader.has_data()
+            if not goes_on or now >= self._last:
                 self._fail(TimeoutError())
                 return
             self._moved, self._due = moved, min(now + _STALL_SECONDS, self._last)
