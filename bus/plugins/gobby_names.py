@@ -67,6 +67,11 @@ def add_gobby_modules() -> None:
             }
             for name, module in hooks.items():
                 _add(f"{root}.{name}", module)
+            # Gobby's package offers the names of its two modules too: `from gobby.hooks import HookPlugin, HookEvent`.
+            package = sys.modules[f"{root}.hooks"]
+            package.__dict__.update(
+                {key: value for key, value in vars(hooks["hooks.plugins"]).items() if key[0] != "_"}
+            )
 
 
 def _plugins_module(name: str) -> ModuleType:

@@ -21,6 +21,10 @@ from bus.workflow_steps.work import Work
 from bus.workflows.values import STEPS_AGE_MS, Action, FlowStep, Transition, Trigger, Workflow
 
 _AFTER_TOOL: Final = frozenset({EventType.TOOL_POST_EXECUTE.value, EventType.TOOL_ERROR.value})
+_STOPS: Final = "_premature_stop_count"
+_MOST_STOPS: Final = "premature_stop_max_attempts"
+_STOPS_KEPT: Final = 3
+"""Gobby's names and number: a prompt begins the count anew, and 0 keeps the agent for ever."""
 _MOST_RESULT: Final = 4_000
 
 
@@ -113,6 +117,8 @@ async def _at_event(work: Work, *, enters: bool) -> None:
     if await _is_refused(work):
         return
     await take_prompt(work)
+    if event.type == EventType.USER_PROMPT_SUBMIT and work.get(_STOPS):
+        work.set(_STOPS, 0)
     if event.type in _AFTER_TOOL:
         state.step_actions, state.total_actions, work.changed = state.step_actions + 1, state.total_actions + 1, True
         await _note_mcp(work)
@@ -224,11 +230,25 @@ async def _check_stop(work: Work) -> None:
         return
     if stop is None or not await work.holds(stop.when):
         return
+    if workflow.language == "python" and _gives_up(work):
+        return
     text = work.text(stop.message) or f"the workflow {workflow.name!r} is not done (step {work.state.step})"
     if stop.decision == "deny":
         work.deny(text)
     else:
         work.contexts.append(text)
+
+
+def _gives_up(work: Work) -> bool:
+    """Whether a workflow of Gobby lets the agent stop after so many stops in a row that it kept from it."""
+    most, count = work.get(_MOST_STOPS), work.get(_STOPS)
+    most = most if isinstance(most, int) and not isinstance(most, bool) else _STOPS_KEPT
+    count = count + 1 if isinstance(count, int) else 1
+    work.set(_STOPS, count)
+    if 0 < most <= count:
+        work.note(f"workflow {work.workflow.name!r}: the agent may stop after {count} attempts ({_MOST_STOPS})")
+        return True
+    return False
 
 
 async def _observe(work: Work) -> None:

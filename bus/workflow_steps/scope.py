@@ -156,7 +156,8 @@ def expression_names(workflow: Workflow, state: FlowState, shared: Mapping[str, 
         "total_action_count": state.total_actions,
         "handoff": variables.get("handoff"),
         "summary": variables.get("summary"),
-        "has_handoff": lambda: bool(variables.get("handoff")),
+        "has_handoff": _Fact(bool(variables.get("handoff"))),
+        "has_previous_session": _Fact(bool(variables.get("summary"))),
         "mcp_called": lambda server, tool=None: bool(_calls(state, server, tool)),
         "mcp_failed": lambda server, tool: any(call.get("failed") for call in _calls(state, server, tool)),
         "mcp_result_is_null": lambda server, tool: any(
@@ -186,6 +187,21 @@ def state_names(state: FlowState, variables: Mapping[str, Any]) -> dict[str, Any
         "phase_action_count": state.step_actions,
         "total_action_count": state.total_actions,
     }
+
+
+class _Fact:
+    """A fact that conditions name or call: `has_handoff` and `has_handoff()`."""
+
+    __slots__ = ("_holds",)
+
+    def __init__(self, holds: bool) -> None:
+        self._holds = holds
+
+    def __bool__(self) -> bool:
+        return self._holds
+
+    def __call__(self) -> bool:
+        return self._holds
 
 
 def _calls(state: FlowState, server: object, tool: object) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ def read_rule(rule: Mapping[str, Any]) -> ToolRule:
         when=str(rule.get("when") if rule.get("when") is not None else ""),
         command_pattern=str(rule.get("command_pattern") or ""),
         command_not_pattern=str(rule.get("command_not_pattern") or ""),
-        decision=_DECISIONS.get(str(rule.get("action") or "block"), "deny"),
+        decision=_DECISIONS.get(str(rule.get("action") or rule.get("decision") or "block"), "deny"),
         message=str(rule.get("reason") or rule.get("message") or ""),
     )
 

@@ -79,8 +79,10 @@ def read_action(entry: Mapping[str, Any], place: str) -> Action | None:
         kind = "command"
         if values.get("background"):
             values.pop("capture_output", None)
-    elif name == "deny":
-        kind, values = "deny", {"reason": _text(values.get("reason"))}
+    elif name in {"deny", "block"}:
+        kind, values = "deny", {"reason": _text(values.get("reason") or values.get("message"))}
+    elif name == "extract_handoff_context":
+        kind = "generate_handoff"
     elif name == "call_mcp_tool":
         kind, values = "mcp_tool", _tool_call(values)
     elif name.startswith("plugin:"):

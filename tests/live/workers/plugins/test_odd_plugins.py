@@ -65,8 +65,7 @@ async def later():
 
 STACKED = '''
 """One method for several events; Gobby's loader took the outermost alone, and a stop is one call by either name."""
-from gobby.hooks.events import HookEventType, HookResponse
-from gobby.hooks.plugins import HookPlugin, hook_handler
+from gobby.hooks import HookEventType, HookPlugin, HookResponse, hook_handler
 
 LOW = 10
 

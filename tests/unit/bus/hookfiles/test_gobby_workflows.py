@@ -396,3 +396,35 @@ def test_files_of_single_rules_are_in_force_for_every_session(tmp_path: Path) ->
     (warning,) = file.warnings
     assert warning.startswith(f"{tmp_path / 'last.yaml'}:12:")
     assert "the effect 'spawn_agent' does nothing here" in warning
+
+
+def test_a_stop_is_refused_twice_and_then_the_agent_may_stop(tmp_path: Path) -> None:
+    text = """
+    name: stays
+    type: step
+    steps:
+      - name: work
+        rules: [{tool: [Edit], decision: block, message: "no edits"}]
+        transitions: [{to: done, when: has_handoff or has_previous_session}]
+      - name: done
+    triggers:
+      on_session_start: [{action: block, message: "not today", when: "event.data.get('source') == 'clear'"}]
+    exit_condition: "step == 'done'"
+    on_premature_stop: {action: guide_continuation, message: "go on in {{ step }}"}
+    """
+    session = started(read(tmp_path, stays=text)["stays"])
+    assert session.call("Edit", file_path="a") == ("deny", "no edits"), "a rule may say `decision`"
+
+    def stopped() -> tuple[str, str]:
+        done = session.send("agent:stop")
+        assert done is not None
+        return done.record.reason, " ".join(done.record.notes)
+
+    assert [stopped()[0] for _ in range(2)] == ["go on in work"] * 2
+    assert "the agent may stop after 3 attempts (premature_stop_max_attempts)" in stopped()[1]
+    session.send("user:prompt_submit", prompt="more")
+    assert stopped()[0] == "go on in work", "a prompt begins the count anew"
+    blocked = session.send("session:start", source="clear")
+    assert blocked is not None
+    assert (blocked.record.decision, blocked.record.reason) == ("deny", "not today")
+    assert session.step == "work", "what is not known is no handoff"
