@@ -147,7 +147,7 @@ class Evaluator:
         is_busy = entries or self._slots.tasks or self._checking.tasks or self._outbox.waits
         if not is_busy and (free := self._slots.free) > 0 and await self._long_read.may_begin():
             entries = await self._long_read.read(stop, min(_MOST_READ, free))
-            entries += await self._maintain() if self._long_read.found else []
+            entries += await self._maintain(entries) if self._long_read.found else []
         else:
             entries += await self._read(entries)
             self._long_read.note_turn(quiet=not entries)
@@ -171,8 +171,8 @@ class Evaluator:
         self._outbox.add(await self._limited.settle(answers, self._consumer.results))
         return found
 
-    async def _maintain(self) -> list[StreamEntry]:
-        """Periodic upkeep. Returns pending entries to resume: ours or those of a dead evaluator."""
+    async def _maintain(self, read: Sequence[StreamEntry] = ()) -> list[StreamEntry]:
+        """Periodic upkeep. Returns pending entries to resume besides those just `read`: ours or those of a dead evaluator."""
         self._maintained_at = time.monotonic()
         await self._outbox.flush()  # agents do not wait for our upkeep
         await self._repairs.repair_if_due()
@@ -182,7 +182,7 @@ class Evaluator:
         await self._messages.refresh()
         await self._long_read.report()
         self._held.look()
-        held = self._slots.held | self._checking.held | self._outbox.entries()
+        held = self._slots.held | self._checking.held | self._outbox.entries() | {(one.stream, one.id) for one in read}
         return await self._consumer.pending_to_resume(held)
 
     async def _handle(self, entry: StreamEntry) -> list[ScriptCall]:

@@ -91,6 +91,27 @@ async def test_hooks_that_may_have_begun_are_said_to(
 
 
 @pytest.mark.req("B-05")
+async def test_what_a_long_read_brings_is_not_resumed_as_lost(
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path
+) -> None:
+    """After a lost reply the upkeep looks for pending entries that were never seen; those just read are none of them."""
+    ran = tmp_path / "ran"
+    await publish_hooks(connections, keys, command_hook(f"echo x >> {ran}; exit 2"))
+    watcher = Watcher(connections, keys, host=HOST, user_file=None, trust_file=Path("/nonexistent"))
+    evaluator, stop = Evaluator(server.url, keys, watcher, connections), asyncio.Event()
+    await evaluator.prepare()
+    await evaluator._turn(stop)  # finds nothing, so the next read is a long one
+    evaluator._maintained_at = float("inf")  # no upkeep but the one after that read
+    _, reply = await put(connections, keys, bash())
+    evaluator._consumer.must_recheck_pending, evaluator._consumer._rechecked_at = True, 0.0
+    await evaluator._turn(stop)
+    assert not evaluator._consumer.must_recheck_pending, "it looked"
+    await asyncio.gather(*evaluator._slots.tasks)
+    assert ((await verdict(connections, reply)).decision, lines(ran)) == ("deny", ["x"])
+    await evaluator._reading.close()
+
+
+@pytest.mark.req("B-05")
 async def test_two_evaluators_share_and_one_that_leaves_finishes(
     server: Server, keys: Keys, connections: Connections, tmp_path: Path
 ) -> None:
