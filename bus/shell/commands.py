@@ -198,6 +198,7 @@ def program_name(text: str) -> str:
     return name[1:] if name[:1] == "=" else name  # zsh: `=rm` is the path of rm
 
 
+_FILES_OF: Final = SEARCHERS | _SHOWS
 PRINTING: Final = (
     _FILTERS
     | {
@@ -240,10 +241,11 @@ def printed(program: str, words: tuple[str, ...], stdin: Output) -> str | None:
     """The output of a few harmless programs; None if it is not known."""
     if program not in PRINTING:
         return None
-    if stdin.text is None and program in _SHOWS and words and words[-1].endswith(_SQL_FILES):
-        return f"\\i {words[-1]}"
-    if program in SEARCHERS and stdin.text is None and (listed := found_files(program, words)) is not None:
-        return listed
+    if stdin.text is None and program in _FILES_OF and words:
+        if program in _SHOWS and words[-1].endswith(_SQL_FILES):
+            return f"\\i {words[-1]}"
+        if program in SEARCHERS and (listed := found_files(program, words)) is not None:
+            return listed
     if program in _REWRITTEN and (stdin.text is None or program not in _FILTERS):
         return rewritten(program, words, stdin.text)
     if stdin.text is None and program in _FILTERS:  # as in most pipelines

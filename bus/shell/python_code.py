@@ -13,7 +13,7 @@ from typing import Final
 from bus.shell import code_functions as functions
 from bus.shell.inner import Arg, Inner
 from bus.shell.programs.python_values import MOST, NODES, PythonValues
-from bus.shell.programs.service_calls import deleted_address, library_call
+from bus.shell.programs.service_calls import LIBRARIES, deleted_address, library_call
 from bus.shell.scanned_code import programs_named
 from bus.shell.words import UNKNOWN
 
@@ -89,6 +89,9 @@ class _Code(PythonValues):
 
     def _note(self, node: ast.AST) -> None:
         """Apply an import, an assignment or a loop."""
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            whole = [node.module or ""] if isinstance(node, ast.ImportFrom) else [name.name for name in node.names]
+            self.libraries.update(LIBRARIES.intersection(name.partition(".")[0] for name in whole))
         if isinstance(node, ast.Import):
             for name in node.names:
                 self.names[name.asname or name.name.partition(".")[0]] = (
@@ -230,7 +233,7 @@ class _Code(PythonValues):
                 texts = [host + texts[0]]
             if request := deleted_address([*texts, *(["DELETE"] if method == "delete" else [])], host):
                 return request
-        command = library_call(self.names.values(), self.chain(node.func))
+        command = library_call(self.libraries, self.chain(node.func)) if self.libraries else None
         return None if command is None else _argv(command, "")
 
     def _spawn(self, node: ast.Call, name: str, directory: str) -> Iterator[Inner]:
@@ -264,6 +267,7 @@ class _Code(PythonValues):
             if tree is not None and tree.body:
                 inside = _Code()
                 inside.names, inside.values = dict(self.names), dict(self.values)
+                inside.libraries = self.libraries
                 yield from (one for one in inside.calls(tree) if one.argv or one.script)
                 self.cut = self.cut or inside.cut
         yield Inner(sources=self._sources(node))

@@ -129,7 +129,8 @@ def quiet_commands(statements: list[Statement]) -> tuple[Command, ...]:
                 items.append(
                     Command(known.name, rest, (), redirects, programs, (), directory, 0, False, prompt, text, path)
                 )
-                text = printed(known.name, rest, stdin) if known.prints else None
+                is_read = known.prints and stage is not pipeline[-1]  # nothing reads what the last stage prints
+                text = printed(known.name, rest, stdin) if is_read else None
                 stdin = Output(text, (*programs, known.name))
                 if known.changes:
                     directory = enter(directory, rest[0])

@@ -38,6 +38,8 @@ class PythonValues:
         self.directory = ""
         self.cut = False  # whether it has more nodes, or an expression more values, than are read
         self.steps = 0
+        self.libraries: set[str] = set()
+        """The libraries of services that are imported (`bus.shell.programs.service_calls`)."""
         self.stars: list[str] = []
         """Modules of which all names are imported."""
 

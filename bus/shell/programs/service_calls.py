@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Final
 
@@ -46,11 +47,11 @@ _BY_LIBRARY: Final = [(names(row[0]), lazy_regex(row[1]), tuple(shlex.split(row[
 LIBRARIES: Final = frozenset(name for libraries, _, _ in _BY_LIBRARY for name in libraries)
 
 
-def library_call(imported: Iterable[str], chain: str) -> Words | None:
-    """The command that does the same as a call; None for any other. `chain` has the names of the call: `volumes.prune`."""
-    roots = {name.partition(".")[0] for name in imported}
-    if LIBRARIES.isdisjoint(roots):
-        return None
+def library_call(roots: AbstractSet[str], chain: str) -> Words | None:
+    """The command that does the same as a call; None for any other. `chain` has the names of the call: `volumes.prune`.
+
+    `roots` are the libraries that the code imports.
+    """
     for libraries, pattern, command in _BY_LIBRARY:
         if not libraries.isdisjoint(roots) and pattern.search(chain):
             return command
@@ -87,7 +88,19 @@ _CALLED: Final = [
     (lazy_regex(call, re.DOTALL), tuple(shlex.split(command)))
     for call, command in (row.split(" :: ") for row in _CALLED_TABLE.strip().splitlines())
 ]
-_WORTH: Final = ("del", "drop", "terminat", "prun", "flush", "truncate", "destroy", "purge", "remove", "sync")
+_WORTH: Final = (
+    "del",
+    "drop",
+    "terminat",
+    "prun",
+    "flush",
+    "truncate",
+    "destroy",
+    "purge",
+    "remove(",
+    ".remove",
+    "sync(",
+)
 _QUOTED_SQL: Final = lazy_regex(
     r"""(?i)\b(?:query|exec\w*|raw|unsafe|\w*executeRaw\w*|\w*queryRaw\w*|do|run|sql|command)!?\s*[(`]?\s*(?:["'`]|q\{|<<~?)?"""
     r"""\s*((?:drop\s+(?:table|database|schema)|truncate|delete\s+from|update)\s[^"'`]{1,2048})"""
