@@ -119,7 +119,8 @@ def scanned_calls(program: str, code: str, operands: Sequence[str] = ()) -> Iter
     directory = _DIRECTORY_SET.search(code)
     for one in _calls(table, program, code):
         yield one._replace(directory=directory[1]) if directory else one
-    yield from service_calls(code)
+    if program != "mongosh":  # its rules look at what it is given
+        yield from service_calls(code)
     if _RUNS_TEXT.search(code):
         if _NETWORK.search(code):
             yield Inner(sources=("curl",))
@@ -146,7 +147,7 @@ def _calls(table: Mapping[str, tuple[str, ...]], program: str, code: str) -> Ite
     code = _plain(_MAPPED.sub(r"\1(", _HOMES.sub("'~'", _HOME.sub("~", code))))
     variables = {match[1]: match[2] or match[3] or "" for match in _ASSIGNED.finditer(code)}
     lists = lists_in(code, variables)
-    code = with_joins(code, lists)
+    code = with_joins(code, lists) if lists else code
     gathered: list[str] | None = None
     for match in islice(_CALLS[id(table)].finditer(code), _MOST):
         command = table[match[1]]

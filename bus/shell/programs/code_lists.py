@@ -10,6 +10,24 @@ from typing import Final
 from bus.lazy.regex import lazy_regex
 
 _MOST: Final = 64
+_SIGNS: Final = (
+    "=[",
+    "= [",
+    "=(",
+    "= (",
+    "qw",
+    "%w",
+    "+=",
+    ".=",
+    "<<",
+    "each",
+    "for ",
+    "for(",
+    ".map",
+    "Array",
+    "array(",
+)
+"""Code that makes a list, or a text that grows, has one of these."""
 _MOST_ITEMS: Final = 64
 _LITERAL: Final = lazy_regex(r"""'((?:\\.|[^'\\]){0,1024})'|"((?:\\.|[^"\\]){0,1024})\"""")
 _WORDS: Final = lazy_regex(
@@ -49,6 +67,8 @@ _JOINED: Final = lazy_regex(r"""\b(?:join|implode)\s*\(?\s*(['"])(.{0,8}?)\1\s*,
 def lists_in(code: str, variables: dict[str, str]) -> dict[str, tuple[str, ...]]:
     """The lists of literals by the names of their variables. Texts that grow (`c += "x"`) are changed in `variables`."""
     found: dict[str, tuple[str, ...]] = {}
+    if not any(sign in code for sign in _SIGNS):
+        return found  # as in most code on a command line
     for match in islice(_MADE.finditer(code), _MOST):
         found[match[1]] = _items(match[2] if match[2] is not None else match[3])
     for match in islice(_GROWN.finditer(code), _MOST):

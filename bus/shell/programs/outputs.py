@@ -152,6 +152,8 @@ _GIT_READS: Final = names("--get --get-all --get-regexp --get-urlmatch --list -l
 def git_writes(words: Words, directory: str) -> tuple[str, ...]:
     """A made-up file in the work tree that git changes if it is elsewhere, or the file or folder that it writes."""
     folder, file, place = "", "", 0
+    if directory == "." and words and words[0][:1] != "-" and words[0] not in ("config", "clone"):
+        return ()  # as most calls are
     while place < len(words) and words[place][:1] == "-":
         if words[place] in ("-C", "-c"):
             folder = words[place + 1] if words[place] == "-C" and place + 1 < len(words) else folder

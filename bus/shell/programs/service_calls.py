@@ -27,7 +27,7 @@ azure :: \.(?:begin_(?:delete|purge|deallocate)\w*|delete|delete_\w+|purge_\w+)$
 digitalocean linode_api4 hcloud openstack libcloud pydo :: \.(?:destroy|delete)(?:_\w+)?$ :: doctl compute droplet delete x
 github gitlab ghapi :: (?:^|\.)(?:\w*repo|repository|project|p|r|repos|projects|get_repo)\.delete$ :: gh repo delete x --yes
 elasticsearch opensearchpy :: (?:indices|\bes|client|ilm)\.delete\w*$ :: curl -X DELETE http://es:9200/x
-pymongo motor mongoengine :: \.(?:drop|drop_collection|drop_index(?:es)?)$ :: mongosh --eval db.dropDatabase()
+pymongo motor mongoengine :: \.(?:drop|drop_collection|drop_index(?:es)?)$ :: sqlite3 d 'DROP TABLE x'
 sqlalchemy flask_sqlalchemy sqlmodel app models db :: \.drop_(?:all\w*|tables?|database)$ :: sqlite3 d 'DROP TABLE x'
 peewee tortoise pony piccolo :: \.drop_(?:all\w*|tables?|database)$ :: sqlite3 d 'DROP TABLE x'
 tortoise :: _drop_databases$ :: sqlite3 d 'DROP DATABASE x'
@@ -66,41 +66,31 @@ _DELETE: Final = lazy_regex(
     r"""|\bNet::HTTP\.(?:new|start)\([^;\n]{0,120}\.delete\b"""
 )
 _CALLED_TABLE: Final = r"""
-\bnew\s+(?:Delete|Terminate|Purge|Deregister|ScheduleKeyDeletion)\w*Command\s*\( :: aws s3api delete-object
-\b(?:delete(?:Bucket|Table|DB\w+|Stack|Objects|Function|Queue|Topic|User)|purgeQueue)\s*\( :: aws s3api delete-object
-\bterminate_?[iI]nstances\s*\(|\b(?:delete_(?:bucket|db_\w+|stack|table|objects)|batch_delete!)\s*\( :: aws s3api delete-object
-\b(?:Aws|AWS)\b.*\.(?:delete|terminate|batch_delete)!?\b :: aws s3api delete-object
-\b(?:deleteNamespace|deleteNamespaced\w+|deleteCollection\w+|deletePersistentVolume\w*)\s*\( :: kubectl delete namespace x
-\b(?:pruneVolumes|pruneContainers|pruneImages)\b|getVolume\([^)]*\)\.remove\b :: docker volume prune -a -f
-\bdrop(?:Database|Collection|AllTables|Schema)\s*\(|\bdrop_(?:database|all|tables)\b :: mongosh --eval db.dropDatabase()
-\.(?:deleteMany\(\s*(?:\{\s*\})?|(?:remove|updateMany)\(\s*\{\s*\})\s*[,)] :: mongosh --eval db.x.deleteMany({})
-\b(?:delete_all|destroy_all|drop_table)\b|\bconnection\.truncate\b :: sqlite3 d 'DELETE FROM x'
-\b(?i:flush_?(?:all|db))\b\s*(?:\(|['"]|$) :: redis-cli FLUSHALL
-\bsequelize\.drop\(|\bsync\(\s*\{\s*force\s*:\s*true|\bSchema::drop\w*\( :: sqlite3 d 'DROP TABLE x'
-(?:::|->)truncate\(\) :: sqlite3 d 'DELETE FROM x'
-\b(?:knex|k|db|trx)\([^()]*\)\.(?:truncate|del|delete)\(\) :: sqlite3 d 'DELETE FROM x'
-\bbucket\([^)]*\)\.(?:delete|deleteFiles)\( :: gcloud storage rm -r gs://bucket
-\brepos\.delete\b|\bdelete_repository\b|\bdeleteRepo\w*\s*\( :: gh repo delete x --yes
-\bindices\.delete\(|\bdeleteByQuery\( :: curl -X DELETE http://es:9200/x
+command :: \bnew\s+(?:Delete|Terminate|Purge|Deregister)\w*Command\s*\( :: aws s3api delete-object
+delete purge :: \b(?:delete(?:Bucket|Table|DB\w+|Stack|Objects|Function|Queue|Topic)|purgeQueue)\s*\( :: aws s3api delete-object
+terminate :: \bterminate_?[iI]nstances\s*\( :: aws s3api delete-object
+delete_ h_delete :: \b(?:delete_(?:bucket|db_\w+|stack|table|objects)|batch_delete!)\s*\( :: aws s3api delete-object
+aws :: \b(?:Aws|AWS)\b.*\.(?:delete|terminate|batch_delete)!?\b :: aws s3api delete-object
+deletena deletecol :: \bdelete(?:Namespace|Namespaced\w+|Collection\w+)\s*\( :: kubectl delete namespace x
+prune getvolume :: \bprune(?:Volumes|Containers|Images)\b|getVolume\([^)]*\)\.remove\b :: docker volume prune -a -f
+drop :: \bdrop(?:Database|Collection|AllTables|Schema)\s*\(|\bdrop_(?:database|all|tables)\b :: sqlite3 d 'DROP DATABASE x'
+many( remove( :: \.(?:deleteMany\(\s*(?:\{\s*\})?|(?:remove|updateMany)\(\s*\{\s*\})\s*[,)] :: sqlite3 d 'DELETE FROM x'
+_all drop_table .truncate :: \b(?:delete_all|destroy_all|drop_table)\b|\bconnection\.truncate\b :: sqlite3 d 'DELETE FROM x'
+flush :: \b(?i:flush_?(?:all|db))\b\s*(?:\(|['"]|$) :: redis-cli FLUSHALL
+sequelize sync( schema :: \bsequelize\.drop\(|\bsync\(\s*\{\s*force\s*:\s*true|\bSchema::drop\w*\( :: sqlite3 d 'DROP TABLE x'
+truncate( :: (?:::|->)truncate\(\) :: sqlite3 d 'DELETE FROM x'
+del :: \b(?:knex|k|db|trx)\([^()]*\)\.(?:truncate|del|delete)\(\) :: sqlite3 d 'DELETE FROM x'
+bucket( :: \bbucket\([^)]*\)\.(?:delete|deleteFiles)\( :: gcloud storage rm -r gs://bucket
+repo :: \brepos\.delete\b|\bdelete_repository\b|\bdeleteRepo\w*\s*\( :: gh repo delete x --yes
+indices deletebyquery :: \bindices\.delete\(|\bdeleteByQuery\( :: curl -X DELETE http://es:9200/x
 """
-"""Calls in any language but Python, and the commands that do the same."""
+"""Calls in any language but Python: texts of which such code has one, the call, and the command that does the same."""
 _CALLED: Final = [
-    (lazy_regex(call, re.DOTALL), tuple(shlex.split(command)))
-    for call, command in (row.split(" :: ") for row in _CALLED_TABLE.strip().splitlines())
+    (tuple(needles.split()), lazy_regex(call, re.DOTALL), tuple(shlex.split(command)))
+    for needles, call, command in (row.split(" :: ") for row in _CALLED_TABLE.strip().splitlines())
 ]
-_WORTH: Final = (
-    "del",
-    "drop",
-    "terminat",
-    "prun",
-    "flush",
-    "truncate",
-    "destroy",
-    "purge",
-    "remove(",
-    ".remove",
-    "sync(",
-)
+_SQL_WORDS: Final = ("drop ", "truncate ", "delete ", "update ")
+"""A text with destroying SQL has one of these in small letters."""
 _QUOTED_SQL: Final = lazy_regex(
     r"""(?i)\b(?:query|exec\w*|raw|unsafe|\w*executeRaw\w*|\w*queryRaw\w*|do|run|sql|command)!?\s*[(`]?\s*(?:["'`]|q\{|<<~?)?"""
     r"""\s*((?:drop\s+(?:table|database|schema)|truncate|delete\s+from|update)\s[^"'`]{1,2048})"""
@@ -115,13 +105,17 @@ def service_calls(code: str) -> Iterator[Inner]:
             yield _command(("curl", "-X", "DELETE", match[1]))
         for match in islice(_HOST.finditer(code), _MOST):
             yield _command(("curl", "-X", "DELETE", f"https://{match[1]}/"))
-    if any(word in lowered for word in _WORTH):
-        for pattern, command in _CALLED:
-            if pattern.search(code):
-                yield _command(command)
-    if any(word in lowered for word in ("drop", "truncate", "delete", "update")):
-        for match in islice(_QUOTED_SQL.finditer(code), _MOST):
-            yield _command((*_SQL, match[1]))
+    for needles, pattern, command in _CALLED:
+        for needle in needles:
+            if needle in lowered:
+                if pattern.search(code):
+                    yield _command(command)
+                break
+    for word in _SQL_WORDS:
+        if word in lowered:
+            for match in islice(_QUOTED_SQL.finditer(code), _MOST):
+                yield _command((*_SQL, match[1]))
+            break
 
 
 def deleted_address(texts: Iterable[str], host: str = "") -> Inner | None:

@@ -71,3 +71,9 @@ def test_the_files_that_a_search_lists_are_named_so() -> None:
     assert files("grep -rl x | while read f; do rm $f; done") == "rm ./.found-by-search/$…"
     assert files("git ls-files -d | xargs rm") == "rm $…"
     assert files("rg x src | xargs rm") == "rm $…"
+
+
+def test_what_a_call_equals_is_not_read_as_code_again() -> None:
+    """`db.dropDatabase()` equals a command with code in it: read again and again, it would take the whole budget."""
+    for line in ("mongosh app --eval 'db.dropDatabase()'", "echo 'db.x.deleteMany({})' | mongosh app"):
+        assert len(commands(line).items) <= 2
