@@ -120,6 +120,9 @@ def event_names(event: Event) -> dict[str, Any]:
         "int": int,
         "list": list,
         "dict": dict,
+        **{
+            function.__name__: function for function in (any, all, min, max, sum, abs, round, float, sorted, set, tuple)
+        },
     }
 
 

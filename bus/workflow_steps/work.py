@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from bus.errors import ConditionError, FleethookError
+from bus.errors import ConditionError, FleethookError, PatternError
 from bus.events import Event
 from bus.verdicts import Policy
 from bus.workflow_steps.effects import Effects
@@ -118,6 +118,8 @@ class Work:
             if language == "cel" and counts:
                 self.notes.append(f"workflow {self.workflow.name!r}: {error}; it counts as true")
             return counts
+        except PatternError:
+            return counts and language == "cel"  # reading the file has said so
         except FleethookError as error:
             counts = counts and language == "cel"
             self.notes.append(f"workflow {self.workflow.name!r}: {error}; it counts as {'true' if counts else 'false'}")

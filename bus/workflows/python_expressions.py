@@ -1,7 +1,7 @@
 """The conditions of Gobby's workflows: Python expressions, read as a syntax tree and never run as code.
 
 There are `and`, `or`, `not`, comparisons, `in`, arithmetic, attributes, subscripts, literals, conditional expressions, calls
-of the functions that are given, and the methods of texts, lists and mappings that change nothing.
+of the functions that are given, the methods of texts, lists and mappings that change nothing, comprehensions and f-strings.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ MAX_LENGTH: Final = 2000
 MAX_DEPTH: Final = 40
 _MOST_SIZE: Final = 1_000_000
 """The most characters or elements of a value that arithmetic makes."""
+_MOST_ELEMENTS: Final = 10_000
+"""The most elements that a comprehension goes through."""
 
 _METHODS: Final = frozenset(
     {
         "get", "keys", "values", "items",
         "strip", "lstrip", "rstrip", "startswith", "endswith", "lower", "upper", "split",
-        "count", "index",
+        "count", "index", "find", "rfind", "replace", "join", "rsplit", "splitlines", "partition", "rpartition",
+        "removeprefix", "removesuffix", "title", "capitalize", "casefold", "isdigit", "isalpha", "isalnum",
     }
 )  # fmt: skip
 
@@ -55,6 +58,7 @@ _UNARY: Final[Mapping[type, Callable[[Any], Any]]] = {
 }
 _LITERALS: Final = {"true": True, "false": False, "null": None, "none": None}
 _WORDS: Final = re.compile(r"&&|\|\||!(?!=)")
+_COMPREHENSIONS: Final = (ast.ListComp, ast.GeneratorExp, ast.SetComp)
 _LEAVES: Final = (ast.Constant, ast.Name)
 
 
@@ -168,9 +172,15 @@ def _problem(node: ast.AST) -> str:
         return "" if type(node.op) in _ARITHMETIC else "this operator is not allowed"
     if isinstance(node, ast.UnaryOp):
         return "" if type(node.op) in _UNARY else "this operator is not allowed"
+    if isinstance(node, ast.FormattedValue) and node.format_spec is not None:
+        return "a format in an f-string is not allowed in a condition"
+    if isinstance(node, _COMPREHENSIONS):
+        plain = len(node.generators) == 1 and isinstance(node.generators[0].target, ast.Name)
+        alone = sum(isinstance(below, _COMPREHENSIONS) for below in ast.walk(node)) == 1
+        return "" if plain and alone else "a comprehension has one `for` with one name, and no other one in it"
     allowed = (
         ast.BoolOp, ast.Compare, ast.Attribute, ast.Subscript, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.IfExp,
-        ast.Slice, ast.keyword, *_LEAVES,
+        ast.Slice, ast.keyword, ast.comprehension, ast.JoinedStr, ast.FormattedValue, *_LEAVES,
     )  # fmt: skip
     return "" if isinstance(node, allowed) else f"a {type(node).__name__} is not allowed in a condition"
 
@@ -204,6 +214,10 @@ def _evaluate(node: ast.AST, names: Mapping[str, Any]) -> Any:
         return _computed(node, names)
     if isinstance(node, ast.IfExp):
         return _evaluate(node.body if _evaluate(node.test, names) else node.orelse, names)
+    if isinstance(node, _COMPREHENSIONS):
+        return _comprehended(node, names)
+    if isinstance(node, ast.JoinedStr | ast.FormattedValue):
+        return _formatted(node, names)
     if isinstance(node, ast.Dict):
         return {
             _evaluate(key, names): _evaluate(value, names)
@@ -270,6 +284,7 @@ def _called(node: ast.Call, names: Mapping[str, Any]) -> Any:
         value = _evaluate(node.func.value, names)
         if not isinstance(value, str | list | tuple | dict | NamedFields):
             raise ConditionError(f"a {type(value).__name__} has no method {node.func.attr!r}")
+        _check_size(value, node.func.attr, args)
         return getattr(value, node.func.attr)(*args, **named)
     assert isinstance(node.func, ast.Name)  # noqa: S101 - `_check`
     function = names.get(node.func.id)
@@ -288,3 +303,34 @@ def _computed(node: ast.BinOp, names: Mapping[str, Any]) -> Any:
     if isinstance(found, str | list) and len(found) > _MOST_SIZE:
         raise ConditionError("the value is too large")
     return found
+
+
+def _check_size(value: Any, method: str, args: list[Any]) -> None:
+    """Raise ConditionError where a method would make too long a text."""
+    size = 0
+    if isinstance(value, str) and method == "replace" and len(args) >= 2:
+        size = len(value) + value.count(str(args[0])) * len(str(args[1]))
+    elif isinstance(value, str) and method == "join" and args:
+        parts = [str(part) for part in args[0]]
+        size = len(value) * len(parts) + sum(map(len, parts))
+    if size > _MOST_SIZE:
+        raise ConditionError("the value is too large")
+
+
+def _comprehended(node: ast.ListComp | ast.GeneratorExp | ast.SetComp, names: Mapping[str, Any]) -> list[Any]:
+    (only,) = node.generators
+    assert isinstance(only.target, ast.Name)  # noqa: S101 - `_check`
+    found: list[Any] = []
+    for number, element in enumerate(_evaluate(only.iter, names)):
+        if number >= _MOST_ELEMENTS:
+            raise ConditionError(f"a comprehension goes through {_MOST_ELEMENTS} elements at most")
+        inside = {**names, only.target.id: element}
+        if all(_evaluate(test, inside) for test in only.ifs):
+            found.append(_evaluate(node.elt, inside))
+    return found
+
+
+def _formatted(node: ast.JoinedStr | ast.FormattedValue, names: Mapping[str, Any]) -> str:
+    if isinstance(node, ast.FormattedValue):
+        return str(_evaluate(node.value, names))[:_MOST_SIZE]
+    return "".join(str(_evaluate(part, names)) for part in node.values)[:_MOST_SIZE]

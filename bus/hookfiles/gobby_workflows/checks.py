@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -20,6 +21,14 @@ _ANSWERS: Final[Mapping[str, str]] = {
     "has_stop_signal": "it is always false; `fleethook stop` stops agents before workflows are asked",
 }
 _ABOUT_TASKS: Final = re.compile(rf"\b({'|'.join(_ANSWERS)})\s*\(")
+
+
+def _is_python(text: str) -> bool:
+    try:
+        ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 class Checks:
@@ -54,7 +63,11 @@ class Checks:
         return "" if value is None else str(value)
 
     def condition(self, path: PathParts, text: str) -> None:
+        known = len(self.problems)
         self._check(path, partial(compile_expression, text, "python") if text.strip() else None)
+        if len(self.problems) > known and _is_python(text):  # Gobby takes it for false where it cannot evaluate it
+            problem = self.problems.pop()
+            self.warnings.append(f"{problem}; it is always false")
         asked = _ABOUT_TASKS.search(text)
         if asked is not None:
             self.warn(path, f"{asked[1]}() asks Gobby's store of tasks, which is not here: {_ANSWERS[asked[1]]}")

@@ -428,3 +428,25 @@ def test_a_stop_is_refused_twice_and_then_the_agent_may_stop(tmp_path: Path) -> 
     assert blocked is not None
     assert (blocked.record.decision, blocked.record.reason) == ("deny", "not today")
     assert session.step == "work", "what is not known is no handoff"
+
+
+def test_a_condition_that_gobby_could_not_evaluate_either_is_false_and_named(tmp_path: Path) -> None:
+    text = """
+    name: filters
+    type: step
+    steps:
+      - name: one
+        transitions:
+          - {to: two, when: "left < tasks | length - 1"}
+          - {to: three, when: "prompt.replace('-', '') == 'go'"}
+      - name: two
+      - name: three
+    """
+    session = started(read(tmp_path, filters=text)["filters"])
+    moved = session.send("user:prompt_submit", prompt="g-o")
+    assert moved is not None
+    assert (moved.record.after, moved.record.notes) == ("three", ())
+    file, _ = load_foreign(tmp_path, "user")
+    (warning,) = file.warnings
+    assert warning.startswith(f"{tmp_path / 'filters.yaml'}:7:")
+    assert warning.endswith("this operator is not allowed; it is always false")

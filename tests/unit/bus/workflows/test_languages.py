@@ -50,13 +50,13 @@ def test_python_expressions_read_what_gobby_reads(text: str, expected: bool) -> 
         "().__class__",
         "event.__class__",
         "tool_name.format(event)",
-        "[x for x in tool_args]",
+        "[x.__class__ for x in tool_args]",
         "lambda: 1",
         "2 ** 99",
         "x = 1",
         "event.data.get('a') && b",
         "[" * 60 + "1" + "]" * 60,
-        "f'{tool_name}'",
+        "f'{tool_name.__class__}'",
         "tool_name.__len__()",
     ],
 )
@@ -120,3 +120,43 @@ def test_no_value_becomes_a_part_of_a_command_line(value: str, line: str) -> Non
     env = {"PATH": "/usr/bin:/bin", **variables}
     done = subprocess.run(["/bin/sh", "-c", text], env=env, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("prompt.replace('-', '_') == 'a_b' and prompt.find('b') == 2", True),
+        ("[t.id for t in tasks if t.done] == [2]", True),
+        ("any(t.done for t in tasks) and not all(t.done for t in tasks)", True),
+        ("f'{prompt}!' == 'a-b!' and '/'.join([prompt, 'c']) == 'a-b/c'", True),
+        ("max(len(prompt), 2) > 2 and sum([1, 2]) == 3 and sorted([2, 1])[0] == 1", True),
+        ("'x' if prompt.isdigit() else ''", False),
+    ],
+)
+def test_what_an_older_gobby_evaluated_is_evaluated(text: str, value: bool) -> None:
+    functions = {function.__name__: function for function in (any, all, max, sum, len, sorted)}
+    names = {"prompt": "a-b", "tasks": [{"id": 1, "done": False}, {"id": 2, "done": True}], **functions}
+    assert compile_python(text)(names) is value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[[a for a in b] for b in c]",
+        "[a for a in b for c in d]",
+        "f'{a:>{b}}'",
+        "(lambda: 1)()",
+        "a.__class__",
+        "x | length",
+    ],
+)
+def test_what_could_take_long_or_reach_out_is_refused(text: str) -> None:
+    with pytest.raises(PatternError):
+        compile_python(text)
+
+
+@pytest.mark.parametrize("text", ["('x' * 2).replace('', s)", "s.join(many)", "[1 for a in many]"])
+def test_a_value_has_a_bound(text: str) -> None:
+    names = {"s": "x" * 999_999, "many": ["x"] * 20_000}
+    with pytest.raises(ConditionError):
+        compile_python(text)(names)
