@@ -79,8 +79,10 @@ class Wire(asyncio.Protocol):
         now = self._loop.time()
         if now >= self._due:
             moved = (self._received, self._transport.get_write_buffer_size())
-            # At first it counts whether a part is still to go or to come; then, whether anything has moved since.
-            goes_on = moved != self._moved if any(self._moved) else moved[1] or self._reader.has_data()
+            # At first it counts whether a part is still to go or to come (the last command may be one that blocks); then,
+            # whether anything has moved since.
+            is_part = moved[1] or self._reader.has_data() or 0 < len(self._replies) < self._wanted - 1
+            goes_on = moved != self._moved if any(self._moved) else is_part
             if not goes_on or now >= self._last:
                 self._fail(TimeoutError())
                 return

@@ -163,39 +163,48 @@ async def test_a_reply_that_never_comes_costs_the_time_that_was_given() -> None:
             await one.exchange(PING, 0.05, None)
 
 
-async def test_a_large_reply_that_still_arrives_gets_more_time_than_was_given() -> None:
-    """Else an entry of 16 MB on a slow line, or by a busy server, would never be read."""
-    async with wire(b"$10000000\r\n") as (one, ends):
-        reply = one.exchange(PING, None, None)
+@pytest.mark.parametrize(
+    ("count", "begin", "part", "parts", "end"),
+    [(1, b"$1000000\r\n", b"x", 1_000_000, b"\r\n"), (100_000, b"+OK\r\n", b"+OK\r\n", 99_999, b"")],
+    ids=["one large reply", "many small ones"],
+)
+async def test_replies_that_still_arrive_get_more_time_than_was_given(
+    count: int, begin: bytes, part: bytes, parts: int, end: bytes
+) -> None:
+    """Else an entry of 16 MB on a slow line, or a page of scripts on a busy server, would never be read."""
+    async with wire(begin) as (one, ends):
+        reply = one.exchange(PING * count, None, None)
         while not one._received:
             await asyncio.sleep(0)
         given = one._due = asyncio.get_running_loop().time()  # its time is over when the reply has only begun
         one._last = given + PATIENCE
         one._start_timer()
         sent = 0
-        while one._due == given:  # a byte in each turn of the loop, until it was given more time
+        while one._due == given:  # a part in each turn of the loop, until it was given more time
             assert not reply.done(), "it ended while its bytes moved"
-            ends[0].write(b"x")
+            ends[0].write(part)
             sent += 1
             await asyncio.sleep(0)
-        ends[0].write(b"x" * (10_000_000 - sent) + b"\r\n")
-        assert len((await reply)[0]) == 10_000_000
+        ends[0].write(part * (parts - sent) + end)
+        assert len(await reply) == count
 
 
 async def test_a_large_command_that_the_server_still_takes_gets_more_time_than_was_given() -> None:
     command: Any = ("SET", "k", b"x" * 16 * MIB)
     whole, begun = len(hiredis.pack_command(command)), asyncio.Event()
+    serving: list[asyncio.Task[Any] | None] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        taken = 0
+        serving.append(asyncio.current_task())
         await begun.wait()
-        while taken < whole:  # slowly, until it was given more time
-            taken += len(await reader.read(4096 if one._due == given else MIB))
+        while one._due == given:  # it takes no more than the system does, until it was given more time
+            await asyncio.sleep(0)
+        await reader.readexactly(whole)
         writer.write(b"+OK\r\n")
         writer.close()
         await writer.wait_closed()
 
-    door = await asyncio.start_server(serve, "127.0.0.1", 0, limit=4096)
+    door = await asyncio.start_server(serve, "127.0.0.1", 0)
     made, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, *door.sockets[0].getsockname())
     one = Wire(made, ValueError)
     try:
@@ -206,6 +215,8 @@ async def test_a_large_command_that_the_server_still_takes_gets_more_time_than_w
         assert await reply == [b"OK"]
     finally:
         made.abort()
+        one._due = 0.0  # if it was given none, the server need not wait for that
+        await asyncio.gather(*filter(None, serving))
         door.close()
         await door.wait_closed()
 
