@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,7 +50,7 @@ class InstallPlan:
 class Record:
     """The record of one file that an install wrote."""
 
-    __slots__ = ("agent", "backup", "created", "events", "exact", "folders", "written")
+    __slots__ = ("agent", "backup", "chosen", "created", "events", "exact", "folders", "written")
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         """Reads a record that `as_json` wrote; missing fields count as unknown."""
@@ -64,6 +64,8 @@ class Record:
         self.written = str(given.get("written", ""))
         self.events = [str(name) for name in given.get("events", ())]
         """The events that the last install wrote into it; older installs did not record them."""
+        self.chosen = [str(name) for name in given.get("chosen", ())]
+        """What `--events` named at an install, which later installs keep; empty: the default events."""
 
     def as_json(self) -> dict[str, Any]:
         """The record as plain data."""
@@ -75,6 +77,7 @@ class Record:
             "folders": [str(folder) for folder in self.folders],
             "written": self.written,
             "events": self.events,
+            "chosen": self.chosen,
         }
 
     def is_as_written(self, current: bytes) -> bool:
@@ -117,13 +120,15 @@ def apply(plan: InstallPlan, state: Path, *, now: datetime | None = None) -> tup
     return tuple(backups)
 
 
-def record_events(state: Path, events: Mapping[Path, tuple[str, ...]]) -> None:
-    """Record the chosen events of files that are already as an install wants them; other files keep their record."""
-    known = records(state)
-    differing = {path: names for path, names in events.items() if path in known and known[path].events != list(names)}
-    for path, names in differing.items():
-        known[path].events = list(names)
-    if differing:
+def record_events(state: Path, events: Mapping[Path, tuple[str, ...]], chosen: Sequence[str] | None = None) -> None:
+    """Record the events of files that are as an install wants them, and what it named (None: as before); others keep theirs."""
+    known, differs = records(state), False
+    for path, names in events.items():
+        if (record := known.get(path)) is not None:
+            named = record.chosen if chosen is None else list(chosen)
+            differs = differs or (record.events, record.chosen) != (list(names), named)
+            record.events, record.chosen = list(names), named
+    if differs:
         _save(state, known)
 
 

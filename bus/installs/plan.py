@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from bus import installs
 from bus.agents import find
+from bus.events import EventType
 from bus.installs import base
 from bus.installs.base import InstalledCommand, InstallProblem, InstallScope, Program, Scope
 from bus.installs.hook_command import Setup, chosen_events, closed_events, default_events
@@ -24,23 +25,79 @@ ALL: Final = "all"
 DEFAULT: Final = "default"
 """The same for the events that an install subscribes if none is named."""
 
+RECORDED: Final = frozenset(
+    {
+        *(EventType.TOOL_PRE_EXECUTE, EventType.TOOL_POST_EXECUTE, EventType.TOOL_ERROR),
+        *(EventType.SESSION_START, EventType.SESSION_END, EventType.SUBAGENT_START, EventType.SUBAGENT_STOP),
+        *(EventType.USER_PROMPT_SUBMIT, EventType.USER_INTERRUPT, EventType.NOTIFICATION),
+        *(EventType.AGENT_START, EventType.AGENT_END, EventType.AGENT_STOP, EventType.AGENT_ERROR, EventType.TURN_END),
+        *(EventType.PERMISSION_REQUEST, EventType.PERMISSION_GRANTED, EventType.PERMISSION_DENIED),
+    }
+)
+"""The types of announced events that the record of tool calls and sessions, coverage, the inbox and the pages read."""
 
-def events_for(agent: str, names: Iterable[str] | None = None) -> tuple[str, ...]:
+
+def events_for(agent: str, names: Iterable[str] | None = None, heard: Collection[str] = ()) -> tuple[str, ...]:
     """The events that an install subscribes: the named ones (the agent's names or canonical types), else the default ones.
 
-    `all` and `default` are names too, so `default,MessageDisplay` adds one event to the default ones.
+    `all` and `default` are names too, so `default,MessageDisplay` adds one event to the default ones. `heard` are the events
+    that hooks in force name; they are default events too.
     """
     dialect = find(agent)
     quiet, never = base.quiet_events(agent), base.never_events(agent)
     chosen: dict[str, None] = {}
     for name in [DEFAULT] if names is None else names:
         if name in {ALL, DEFAULT}:
-            chosen |= dict.fromkeys(default_events(dialect, never if name == ALL else quiet))
+            chosen |= dict.fromkeys(default_events(dialect, never) if name == ALL else default_for(agent, heard))
             continue
         # Of a canonical type, only the default events: some agents have two names for one event.
         leave = () if name in dialect.capabilities else quiet
         chosen |= dict.fromkeys(chosen_events(dialect, [name], leave) or chosen_events(dialect, [name]))
     return tuple(chosen)
+
+
+def default_for(agent: str, heard: Collection[str] = ()) -> tuple[str, ...]:
+    """The default events: those whose answers count, those that the record and the pages need, and those in `heard`.
+
+    An agent that trusts hooks by their content gets all that do not fire very often: each later one would have to be trusted.
+    """
+    dialect, whole = find(agent), installs.find(agent).asks_trust
+    often = default_events(dialect, base.quiet_events(agent))
+    return tuple(
+        event
+        for event in default_events(dialect, base.never_events(agent))
+        if event in heard
+        or (event in often and (whole or (can := dialect.capabilities[event]).waits or can.type in RECORDED))
+    )
+
+
+def reasons_of(
+    agent: str, events: Collection[str], chosen: Collection[str], heard: Mapping[str, str]
+) -> dict[str, list[str]]:
+    """Why an install subscribes the events whose answers do not count, and why it leaves others out; by reason."""
+    can = find(agent).capabilities
+    plain = [event for event in events if not can[event].waits]
+    if chosen:
+        return {f"chosen by --events {','.join(chosen)}; `--events default` takes that back": list(events)}
+    found: dict[str, list[str]] = {}
+    for event in plain:
+        why = "for the record" if can[event].type in RECORDED else "the hooks in force are not known"
+        if installs.find(agent).asks_trust:
+            why = "for the record, or to be trusted only once"
+        elif why != "for the record" and heard.get(event):
+            why = f"{heard[event]} listens to it"
+        found.setdefault(why, []).append(event)
+    rest = [event for event in default_events(find(agent), base.never_events(agent)) if event not in events]
+    return found | {"left out, `--events all` adds them": rest}
+
+
+def hearable(agent: str) -> tuple[str, ...]:
+    """The events that an install subscribes if a hook in force names them: the first of several with one type."""
+    dialect = find(agent)
+    often = default_events(dialect, base.quiet_events(agent))
+    types = {dialect.capabilities[event].type for event in often}
+    rare = (event for event in default_events(dialect, base.never_events(agent)) if event not in often)
+    return (*often, *(event for event in rare if dialect.capabilities[event].type not in types))
 
 
 def announced(agent: str, events: Collection[str], later: Collection[str]) -> frozenset[str]:
@@ -132,12 +189,37 @@ def installed(agent: str, where: InstallScope) -> Iterator[tuple[Scope, Path, tu
             yield scope, path, calls
 
 
-def accept_events(agent: str, scope: Scope, state: Path, where: InstallScope) -> None:
-    """Record the events in this scope's files as the chosen ones."""
+def chosen_before(agent: str, scope: Scope, state: Path, where: InstallScope) -> tuple[str, ...]:
+    """What `--events` named at the last install that had it; empty: the default events."""
+    program, known = installs.find(agent), records(state)
+    files = map(real, program.form.files(installs.place(program, scope, where)))
+    return next((tuple(known[path].chosen) for path in files if path in known), ())
+
+
+def kept_events(agent: str, scope: Scope, state: Path, where: InstallScope) -> tuple[str, ...]:
+    """The events of the last install into this scope's file, for an agent that trusts hooks by their content; else none.
+
+    What is written there changes only if it is asked for: each change would have to be trusted again.
+    """
+    program, known = installs.find(agent), records(state)
+    if not program.asks_trust:
+        return ()
+    for path in map(real, program.form.files(installs.place(program, scope, where))):
+        raw = read(path)
+        there = tuple(call.event for call in program.form.calls(path, raw)) if raw is not None else ()
+        if there:
+            return tuple(known[path].events) if path in known and known[path].events else there
+    return ()
+
+
+def accept_events(
+    agent: str, scope: Scope, state: Path, where: InstallScope, chosen: Sequence[str] | None = None
+) -> None:
+    """Record the events in this scope's files as the chosen ones, and what `--events` named (None: nothing new)."""
     program = installs.find(agent)
     files = {path: read(path) for path in map(real, program.form.files(installs.place(program, scope, where)))}
     calls = {path: program.form.calls(path, raw) for path, raw in files.items() if raw is not None}
-    record_events(state, {path: tuple(call.event for call in found) for path, found in calls.items()})
+    record_events(state, {path: tuple(call.event for call in found) for path, found in calls.items()}, chosen)
 
 
 def removed_events(agent: str, state: Path, where: InstallScope) -> dict[Path, tuple[str, ...]]:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from bus.errors import ConfigError
 from bus.installs.manifest import MANIFEST
 from bus.system.directories import SOCKET_NAME, Directories, config_file
+from workers.coverage.waiting import LOCK as WAITING_LOCK
 
 _GENERATED_CONFIG: Final = ("fleethook.schema.json", "service.env")
 
@@ -46,6 +47,7 @@ def installed_files(places: Directories, starter: str) -> list[InstalledFile]:
         InstalledFile(places.trust_file.with_suffix(".lock"), "the lock of that list"),
         InstalledFile(places.log_dir, "logs"),
         InstalledFile(places.state / MANIFEST, "the list of installs"),
+        InstalledFile(places.state / WAITING_LOCK, "the lock of the worker that lets agents wait"),
         InstalledFile(places.config / "secrets", "generated secrets of endpoints"),
         *(InstalledFile(places.config / name, "generated files") for name in _GENERATED_CONFIG),
         *(

@@ -108,9 +108,10 @@ def _examine(fleet: Context, *, live: bool) -> list[Check]:
         from bus.wire.connections import PATIENT_CONNECT_SECONDS
         from bus.wire.connections import Connections as Opened
         from workers.admin.doctor import canary
-        from workers.admin.doctor.announced import announced_checks, unanswered_here
+        from workers.admin.doctor.announced import announced_checks, sets_now, unheard_checks
         from workers.admin.doctor.model import model_checks
         from workers.admin.doctor.server import coverage_check, fleet_guard_check, host_checks, server_checks
+        from workers.coverage.waiting import unanswered
 
         rq = Opened(settings.rq_url, connect=PATIENT_CONNECT_SECONDS) if settings.rq_url else connections
         try:
@@ -126,9 +127,12 @@ def _examine(fleet: Context, *, live: bool) -> list[Check]:
             canary.guard_check(await canary.expected(connections, fleet.keys(), settings, places, cwd), away=away)
         )
         seen += await model_checks(connections, fleet.keys(), places, cwd)
-        unanswered = () if away else await unanswered_here(connections, fleet.keys(), places)
+        sets = [] if away else await sets_now(connections, fleet.keys(), places)
         for agent in agents:
-            seen += [*checked[agent], *(() if away else announced_checks(agent, unanswered, cwd))]
+            seen += checked[agent]
+            if not away:
+                seen += announced_checks(agent, unanswered(sets, places.state), cwd)
+                seen += unheard_checks(agent, sets, cwd)
             seen += await _reached(fleet, connections, agent, cwd, live=live, away=away)
         return seen
 

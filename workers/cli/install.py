@@ -52,7 +52,7 @@ class _Job(NamedTuple):
 @click.option(
     "--events",
     metavar="NAME,...",
-    help="The agent's own event names, canonical types as tool:pre_execute, `default`, or `all`.",
+    help="The agent's own event names, canonical types as tool:pre_execute, `default`, or `all`; kept by later installs.",
 )
 @click.option(
     "--http",
@@ -110,7 +110,7 @@ def install(
         record_host(fleet)
         _warn_of_missing_guard(fleet)
     for job in jobs if not dry_run else ():
-        accept_events(job.plan.agent, scope, fleet.directories().state, where_is())
+        accept_events(job.plan.agent, scope, fleet.directories().state, where_is(), job.report["chosen"])
     if fleet.json:
         fleet.data({"agents": [job.report for job in jobs]})
     else:
@@ -199,10 +199,10 @@ def _job(
     fail_closed: bool,
 ) -> _Job:
     from bus.installs import evidence, find
-    from bus.installs.plan import announced, diff, events_for
+    from bus.installs.plan import DEFAULT, announced, chosen_before, diff, events_for, kept_events, reasons_of
     from bus.system.directories import directories
     from workers.admin import agent_setup
-    from workers.admin.doctor.announced import announced_events
+    from workers.admin.doctor.announced import announced_events, heard_here, sets_in_force
     from workers.admin.file_changes import event_names, install_changes
     from workers.admin.http_installs import hooks_of_settings
 
@@ -214,7 +214,13 @@ def _job(
     if http:
         hooks, more = hooks_of_settings(settings, places)
         warnings = (*warnings, *more)
-    later, needed = announced_events(agent, scope, settings, places, fleet.run)
+    sets = sets_in_force(settings, places, fleet.run)
+    later, needed = announced_events(agent, scope, sets, places)
+    chosen = list(chosen_before(agent, scope, places.state, agent_setup.where_is())) if events is None else events
+    chosen = [] if chosen == [DEFAULT] else chosen
+    heard = heard_here(agent, scope, sets)
+    kept = () if chosen or events is not None else kept_events(agent, scope, places.state, agent_setup.where_is())
+    events = list(kept or events_for(agent, chosen or None, heard))
     plan = agent_setup.plan(
         agent,
         scope,
@@ -244,7 +250,9 @@ def _job(
         "server": f"{server.kind} {server.address}{f' {server.port}' if server.port else ''}",
         "gateway": bool(server.gateway),
         "http": hooks.base if hooks is not None else "",
-        "announced": [] if http else sorted(announced(agent, events_for(agent, events), later)),
+        "chosen": chosen,
+        "reasons": reasons_of(agent, events, chosen, heard),
+        "announced": [] if http else sorted(announced(agent, events, later)),
         "needed": {} if http else needed,
         "user": server.user,
         "warnings": [*warnings, *plan.warnings],
@@ -334,7 +342,13 @@ def _facts(jobs: list[_Job], *, diff: bool) -> Iterator[tuple[str, str]]:
 
     reports = [job.report for job in jobs]
     yield changes.answer_files_fact({report["answer_file"]: report["answer_file_state"] for report in reports})
-    facts = (("hooks", _kind), ("server", _server), ("without a verdict", _policy), ("announces", _announces))
+    facts = (
+        ("hooks", _kind),
+        ("server", _server),
+        ("without a verdict", _policy),
+        ("announces", changes.announces),
+        ("events", changes.event_reasons),
+    )
     for name, text_of in facts:
         agents: dict[str, list[str]] = {}
         for report in reports:
@@ -349,16 +363,6 @@ def _facts(jobs: list[_Job], *, diff: bool) -> Iterator[tuple[str, str]]:
 
 def _kind(report: Mapping[str, Any]) -> str:
     return f"of type http, to the gateway at {report['http']}" if report["http"] else ""
-
-
-def _announces(report: Mapping[str, Any]) -> str:
-    """At which events the agent does not wait, and why it waits at others."""
-    reasons: dict[str, list[str]] = {}
-    for event, why in report["needed"].items():
-        reasons.setdefault(why, []).append(event)
-    waits = [f"waits at {', '.join(events)}: {why}" for why, events in reasons.items()]
-    goes_on = f"does not wait at {', '.join(report['announced'])}, as no hook in force answers there"
-    return "; ".join([*([goes_on] if report["announced"] else []), *waits])
 
 
 def _server(report: Mapping[str, Any]) -> str:

@@ -135,16 +135,19 @@ def _facts(fleet: Context) -> _Facts:
     """
     from bus.hooksets.guards import load_pack, packs
     from bus.ids import host_name
-    from workers.admin.doctor.announced import unanswered_here, unanswered_text
+    from workers.admin.doctor.announced import sets_now, unanswered_text
     from workers.admin.dry_run import hooks_here
     from workers.admin.model_health import model_health
     from workers.cli.guards import rule_record
+    from workers.coverage.waiting import unanswered
     from workers.delivery.deliveries import endpoint_target
     from workers.delivery.endpoint_health import list_health
     from workers.records.activity import recent_activity
 
+    places = fleet.directories()
+
     async def work(connections: Connections) -> _Facts:
-        here = await hooks_here(connections, fleet.keys(), fleet.directories(), Path.cwd())
+        here = await hooks_here(connections, fleet.keys(), places, Path.cwd())
         known = [endpoint_target(one, host_name()) for one in here.endpoints.values()]
         guards = []
         for name in packs():
@@ -155,7 +158,10 @@ def _facts(fleet: Context) -> _Facts:
             await list_health(connections, fleet.keys(), known),
             await recent_activity(connections, fleet.keys()),
             model_health(here),
-            [unanswered_text(one) for one in await unanswered_here(connections, fleet.keys(), fleet.directories())],
+            [
+                unanswered_text(one)
+                for one in unanswered(await sets_now(connections, fleet.keys(), places), places.state)
+            ],
         )
 
     try:

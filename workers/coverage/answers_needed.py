@@ -13,6 +13,9 @@ from bus.events import Event
 from bus.hooks import Hook
 from bus.hooksets.in_force import HookSet, Watcher
 from bus.hooksets.trust import listed
+from bus.installs.base import quiet_events
+from bus.installs.hook_command import default_events
+from bus.installs.plan import hearable
 from bus.matching.conditions import compile_condition
 from bus.matching.limits import read_limit
 from bus.matching.patterns import parse_pattern
@@ -30,6 +33,26 @@ def answers_needed(found: Iterable[HookSet], agent: str, events: Collection[str]
             for event in events if why else _answered(hook, agent, events):
                 needed.setdefault(event, f"{hook.id} {why or 'may answer it'}")
     return needed
+
+
+def heard_events(found: Iterable[HookSet], agent: str) -> dict[str, str]:
+    """The events of an agent that hooks and endpoints in force listen to, each with the name of one of them.
+
+    Of the events that fire very often, only those count that one of them names, and not those that only a `*` fits.
+    """
+    often, heard = set(default_events(find(agent), quiet_events(agent))), dict[str, str]()
+    capabilities, able = find(agent).capabilities, hearable(agent)
+    for one in found:
+        entries = [(hook.id, hook.on) for hook in one.hooks.values() if hook.enabled]
+        for name, patterns in [*entries, *((one.id, one.events) for one in one.endpoints.values() if one.enabled)]:
+            types = [pattern for text in patterns for pattern in parse_pattern(text)]
+            for event in able:
+                names = (capabilities[event].type, f"{agent}:{event}")
+                if any(
+                    fnmatchcase(each, kind.type) and (kind.exact or event in often) for each in names for kind in types
+                ):
+                    heard.setdefault(event, name)
+    return heard
 
 
 def sets_here(watcher: Watcher, trust_file: Path) -> list[HookSet]:

@@ -24,7 +24,8 @@ from workers.coverage.answers_needed import answers_needed, sets_here
 log = logging.getLogger("fleethook.coverage")
 
 _LOOK_SECONDS: Final = 1.0
-_LOCK: Final = "waiting.lock"
+LOCK: Final = "waiting.lock"
+"""The file in the state directory that a process locks which lets agents wait."""
 
 
 class NotWaitedFor(NamedTuple):
@@ -52,7 +53,7 @@ def unanswered(sets: list[HookSet], state: Path) -> list[NotWaitedFor]:
 def is_watched(places: Directories) -> bool:
     """Whether a process lets the agents wait that installs with these folders have connected."""
     try:
-        with (places.state / _LOCK).open("rb") as lock:
+        with (places.state / LOCK).open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -64,7 +65,7 @@ def is_watched(places: Directories) -> bool:
 async def keep_waiting(watcher: Watcher, places: Directories) -> None:
     """Let agents wait where answers are needed, for good; of several processes one does it. Ends only when it is cancelled."""
     make_private(places.state)
-    with (places.state / _LOCK).open("ab") as lock:
+    with (places.state / LOCK).open("ab") as lock:
         seen: tuple[object, ...] = ()
         manifest, mine = places.state / MANIFEST, False
         while True:

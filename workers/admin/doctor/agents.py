@@ -18,7 +18,7 @@ from bus.errors import ConfigError, Unreachable
 from bus.installs import evidence, find
 from bus.installs.base import NAMES, InstallProblem, Program
 from bus.installs.hook_command import deadline_ms, granted_timeout, timeout_of
-from bus.installs.plan import other_readers, removed_events, troubles
+from bus.installs.plan import chosen_before, other_readers, removed_events, troubles
 from bus.shim import native
 from bus.shim.answer_file import read_answer_file
 from bus.system.directories import Directories
@@ -62,7 +62,9 @@ def agent_checks(agent: str, settings: Settings, places: Directories, cwd: Path)
     for install in here:
         closed = ", fail-closed" if install.closed else ""
         by_http = f", {len(install.urls)} by http" if install.urls else ""
-        events, how = counted(len(install.commands), "event"), f"{install.scope}{closed}{by_http}"
+        named = ",".join(_chosen(install, places, cwd))
+        by_choice = f", chosen by --events {named}" if named else ""
+        events, how = counted(len(install.commands), "event"), f"{install.scope}{closed}{by_http}{by_choice}"
         text, brief = f"{program.label}: {events} in {install.path} ({how})", f"{events} ({how})"
         yield _check(agent, "installed", "ok", text, brief=brief)
         yield from _current(install, settings, places, cwd)
@@ -213,6 +215,13 @@ def _native(install: Installed, settings: Settings) -> Iterator[Check]:
     else:
         text = f"{agent}: the native hook command {path} is gone, so hook commands run in Python"
         yield _check(agent, "native", "warn", text, fix=fix)
+
+
+def _chosen(install: Installed, places: Directories, cwd: Path) -> tuple[str, ...]:
+    """What `--events` named at an install; empty for the default events, or if that cannot be read."""
+    with contextlib.suppress(ConfigError):
+        return chosen_before(install.agent, install.scope, places.state, where_is(project=cwd))
+    return ()
 
 
 def _removed(program: Program, places: Directories, cwd: Path) -> Iterator[Check]:

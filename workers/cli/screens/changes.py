@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from workers.cli.common import Context
 from workers.cli.formatting import plain
@@ -106,6 +106,21 @@ def answer_files_fact(states: Mapping[str, str]) -> tuple[str, str]:
     return "answer files", f"{folder}: " + "; ".join(
         f"{', '.join(names)} ({state})" for state, names in by_state.items()
     )
+
+
+def announces(report: Mapping[str, Any]) -> str:
+    """At which events the agent does not wait, and why it waits at others that it could announce."""
+    reasons: dict[str, list[str]] = {}
+    for event, why in report["needed"].items():
+        reasons.setdefault(why, []).append(event)
+    waits = [f"waits at {', '.join(events)}: {why}" for why, events in reasons.items()]
+    goes_on = f"does not wait at {', '.join(report['announced'])}, as no hook in force answers there"
+    return "; ".join([*([goes_on] if report["announced"] else []), *waits])
+
+
+def event_reasons(report: Mapping[str, Any]) -> str:
+    """Why events are installed whose answers do not count, and which are left out."""
+    return "; ".join(f"{', '.join(events)}: {why}" for why, events in report["reasons"].items() if events)
 
 
 def show_diff(fleet: Context, diff: str) -> None:

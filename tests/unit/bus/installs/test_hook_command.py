@@ -240,7 +240,7 @@ def test_events_by_their_own_names_or_by_what_they_are() -> None:
     for agent in NAMES:
         known, left = set(find(agent).capabilities), quiet_events(agent)
         assert left <= known
-        assert set(events_for(agent)) == known - left
+        assert set(events_for(agent)) <= known - left
         assert find_program(agent).canary(Path("/"), "t", "ls").event in events_for(agent)
 
 

@@ -7,16 +7,27 @@ from pathlib import Path
 
 import pytest
 
+from bus.agents import find as find_dialect
 from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.in_force import HookSet
 from bus.hooksets.layers import Layered
 from bus.installs import find
-from bus.installs.base import NAMES, InstallScope
-from bus.installs.hook_command import Setup
+from bus.installs.base import NAMES, InstallScope, quiet_events
+from bus.installs.hook_command import Setup, default_events
 from bus.installs.manifest import apply, read, undo
-from bus.installs.plan import announced, events_for, installed, plan_install, plan_uninstall
+from bus.installs.plan import (
+    RECORDED,
+    accept_events,
+    announced,
+    chosen_before,
+    events_for,
+    installed,
+    kept_events,
+    plan_install,
+    plan_uninstall,
+)
 from bus.system.directories import Directories, directories
-from workers.coverage.answers_needed import answers_needed
+from workers.coverage.answers_needed import answers_needed, heard_events
 from workers.coverage.waiting import unanswered, wait_where_needed
 
 pytestmark = pytest.mark.req("X-14")
@@ -72,6 +83,56 @@ def install(where: InstallScope, places: Directories, later: tuple[str, ...] = A
 )
 def test_an_answer_or_an_order_is_needed_where_a_hook_in_force_says_so(entry: str, needed: set[str]) -> None:
     assert set(answers_needed([hooks(entry)], "claude", ABLE)) == needed
+
+
+@pytest.mark.parametrize(
+    ("entry", "more"),
+    [
+        ("{id: a, on: tool:pre_execute, command: check}", set()),
+        ("{id: a, on: context:post_compact, blocking: false, command: note}", {"PostCompact"}),
+        ("{id: a, on: 'claude:CwdChanged', blocking: false, command: note}", {"CwdChanged"}),
+        ("{id: a, on: llm:post_response, blocking: false, command: note}", {"MessageDisplay"}),
+        (
+            "{id: a, on: '*', blocking: false, command: note}",
+            {"InstructionsLoaded", "CwdChanged", "DirectoryAdded", "WorktreeRemove", "PostCompact"},
+        ),
+    ],
+)
+def test_an_install_adds_the_events_that_hooks_in_force_listen_to(entry: str, more: set[str]) -> None:
+    heard = heard_events([hooks(entry)], "claude")
+    assert set(events_for("claude", None, heard)) - set(events_for("claude")) == more
+
+
+@pytest.mark.parametrize("agent", NAMES)
+def test_the_default_events_are_those_that_can_answer_and_those_of_the_record(agent: str) -> None:
+    table = find_dialect(agent).capabilities
+    often = set(default_events(find_dialect(agent), quiet_events(agent)))
+    default = set(events_for(agent))
+    assert {event for event in often if table[event].waits} <= default <= often
+    assert {event for event in often if table[event].type in RECORDED} <= default
+    if find(agent).asks_trust:
+        assert default == often, "what comes later would have to be trusted again"
+
+
+def test_what_is_chosen_stays_chosen(where: InstallScope, places: Directories) -> None:
+    install(where, places)
+    assert chosen_before("claude", "user", places.state, where) == ()
+    accept_events("claude", "user", places.state, where, ["default", "MessageDisplay"])
+    accept_events("claude", "user", places.state, where)
+    assert chosen_before("claude", "user", places.state, where) == ("default", "MessageDisplay")
+    install(where, places, ())
+    assert chosen_before("claude", "user", places.state, where) == ("default", "MessageDisplay")
+    accept_events("claude", "user", places.state, where, [])
+    assert chosen_before("claude", "user", places.state, where) == ()
+
+
+def test_codex_keeps_the_events_that_it_has(where: InstallScope, places: Directories) -> None:
+    """Codex trusts hooks by their content: an install that asks for nothing changes nothing."""
+    assert kept_events("claude", "user", places.state, where) == ()
+    assert kept_events("codex", "user", places.state, where) == ()
+    setup = Setup("/usr/bin/python3", "/data/agents/codex", ("PreToolUse", "Stop"))
+    apply(plan_install("codex", "user", where, setup), places.state)
+    assert kept_events("codex", "user", places.state, where) == ("PreToolUse", "Stop")
 
 
 def test_an_agent_waits_again_once_a_hook_answers_and_nothing_else_changes(
