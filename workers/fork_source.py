@@ -23,9 +23,6 @@ from typing import Any, Final
 import msgspec
 
 from bus.errors import FleethookError
-from bus.hooksets.hookfile import load_hook_file
-from bus.hooksets.in_force import PREPARED, compile_file
-from bus.hooksets.layers import content_key
 from bus.system.directories import Directories, config_file
 from bus.wire.connections import import_redis
 from workers.runtime.child_processes import Child, StartProcess, start_program
@@ -42,10 +39,17 @@ PRELOADED: Final = (
     "workers.housekeeping",
     "workers.records.bulk_jobs",
     "workers.runtime.spool_drain",
+    "workers.cli.worker",
+    "workers.cli.screens.bus_log",
+    "workers.coverage.answers_needed",
+    "workers.coverage.waiting",
+    "bus.hooksets.settings_files",
+    "bus.wire.protocol",
+    "importlib.resources.readers",
     "re2",
     "tree_sitter_bash",
 )
-"""What workers import at their start and at their first event."""
+"""What workers import at their start and at their first event: each import after the fork is memory of one process alone."""
 
 _REPLY_SECONDS: Final = 5.0
 """How long a fork may take before the process is started as a program; it takes milliseconds."""
@@ -119,9 +123,7 @@ def start_fork_source(places: Directories, run: Callable[[Sequence[str]], object
         return _Forks(ours)
     ours.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor, whose end ends this process
-    import_redis()
-    for name in PRELOADED:
-        importlib.import_module(name)
+    _import_all()
     _compile_user_hooks(places)
     gc.collect()
     gc.freeze()  # the collector would write into what is shared
@@ -168,11 +170,31 @@ class _Forks:
             prctl(_ADOPT_ORPHANS, 0, 0, 0, 0)
 
 
+def _import_all() -> None:
+    """Import all that workers need; the supervisor, which forks this process, needs none of it."""
+    import_redis()
+    for name in PRELOADED:
+        importlib.import_module(name)
+    from bus.installs.base import NAMES
+    from bus.wire.scripts import every_script
+    from workers.runtime.process import fast_loop
+
+    for name in NAMES:
+        importlib.import_module(f"bus.agents.{name}")
+        importlib.import_module(f"bus.installs.{name}")
+    fast_loop()  # imports libuv's
+    every_script()
+
+
 def _compile_user_hooks(places: Directories) -> None:
     """Compile the user's hook file once for all workers: both guard packs take 0.4 s of a core and 13 MB (measured).
 
     Only reads: the workers decide which content is in force, and compile it themselves where it is another one.
     """
+    from bus.hooksets.hookfile import load_hook_file  # the supervisor, which forks this process, needs none of it
+    from bus.hooksets.in_force import PREPARED, compile_file
+    from bus.hooksets.layers import content_key
+
     path = config_file(places.config)
     if path is None:
         return

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -40,8 +41,11 @@ from workers.runtime.child_processes import (
     restart_text,
     start_program,
 )
-from workers.runtime.readiness import until_answered
 from workers.waiting import on_demand
+
+# -P: a `workers` folder in the current directory must not be imported.
+_WORKER: Final = (sys.executable, "-P", "-m", "workers.cli", "worker")
+_AGAIN_SECONDS: Final = 0.2
 
 
 class State(msgspec.Struct, frozen=True):
@@ -100,12 +104,18 @@ async def up(
 
         async def send_test_request(name: str) -> None:
             nonlocal answered
-            await until_answered(
-                env["FLEETHOOK_REDIS_URL"],
-                Keys(settings.namespace),
-                lambda: [child.pid for child in supervisor.children],
-                lambda text: on_line(name, text),
-            )
+            if start is start_program:
+                from workers.runtime.readiness import until_answered
+
+                await until_answered(
+                    env["FLEETHOOK_REDIS_URL"],
+                    Keys(settings.namespace),
+                    lambda: [child.pid for child in supervisor.children],
+                    lambda text: on_line(name, text),
+                )
+            else:  # a fork has the client imported, which would stay in this process for good
+                while await supervisor.run_aside(ProcessSpec(name, (*_WORKER, "answered"))):  # noqa: ASYNC110 - it failed
+                    await asyncio.sleep(_AGAIN_SECONDS)
             answered = True
             record()
             on_ready(name, supervisor.waiting)
@@ -152,9 +162,7 @@ def process_specs(settings: Settings) -> tuple[ProcessSpec, ...]:
         "chores": settings.chores,
         "gateway": settings.gateways,
     }
-    # -P: a `workers` folder in the current directory must not be imported.
-    command = (sys.executable, "-P", "-m", "workers.cli", "worker")
-    return tuple(ProcessSpec(name, (*command, name), count) for name, count in counts.items() if count)
+    return tuple(ProcessSpec(name, (*_WORKER, name), count) for name, count in counts.items() if count)
 
 
 def running(places: Directories) -> State | None:

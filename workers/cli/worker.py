@@ -130,5 +130,30 @@ def _command(kind: str, text: str) -> click.Command:
     return run
 
 
+@click.command(hidden=True)
+@common_options
+@pass_fleet
+def answered(fleet: Context) -> None:
+    """End when an evaluator of this machine's `fleethook up` has answered a test request: it starts this for itself."""
+    import asyncio
+
+    from bus.wire.embedded_server import bus_url
+    from workers.runtime.lifeline import die_with_parent
+    from workers.runtime.readiness import until_answered
+    from workers.supervisor import running
+    from workers.waiting.on_demand import take_on_demand
+
+    die_with_parent()
+    take_on_demand()
+    places = fleet.directories()
+
+    def pids() -> list[int]:
+        state = running(places)
+        return [child.pid for child in state.children] if state is not None else []
+
+    asyncio.run(until_answered(bus_url(fleet.settings(), "worker", places), fleet.keys(), pids, fleet.say))
+
+
+worker.add_command(answered)
 for _kind, _text in KINDS.items():
     worker.add_command(_command(_kind, _text))

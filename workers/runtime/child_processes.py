@@ -176,6 +176,16 @@ class Supervisor:
             os.close(write_end)
             os.close(self._lifeline)
 
+    async def run_aside(self, spec: ProcessSpec) -> int:
+        """Run a process once beside the others, and return its exit status; it is no part of `children`."""
+        process = _Process(spec, spec.name)
+        try:
+            return await self._run_once(process)
+        finally:
+            if process.child is not None and process.child.poll() is None:
+                _send_signal(process.child, signal.SIGKILL)
+                process.child.wait()
+
     def _signal(self, number: signal.Signals) -> None:
         for process in self._processes:
             if process.child is None:

@@ -20,7 +20,7 @@ from workers.waiting.pulses import next_pulse
 
 log = logging.getLogger("fleethook.worker")
 
-READ_SECONDS: Final = 10.0
+READ_SECONDS: Final = 30.0
 """The longest read. After it the worker does all that it does between reads, whatever its looks have found."""
 
 _END_SECONDS: Final = 0.5
