@@ -87,18 +87,16 @@ class HookSet:
         self.reads_sessions = any(condition.uses_session for condition in self._conditions.values())
         self._index = Index([(hook, hook.on) for hook in ordered])
         self._sieve = Sieve({hook.id: hook.rule for hook in ordered if hook.rule is not None})
-        self._is_prepared = False
-        self._candidates = CandidatesMemory(self._index, self._conditions, self._sieve.always)
+        self._is_prepared, self._candidates = False, CandidatesMemory(self._index, self._conditions, self._sieve.always)
         self._targets = Index([(endpoint, endpoint.events) for endpoint in self.endpoints.values()])
 
     def prepare(self) -> HookSet:
         """Compile now what the first event would compile otherwise; both guard packs take 0.3 s."""
-        if not self._is_prepared:  # to look at each rule once more would copy what forked processes share
-            for hook in self.hooks.values():
-                with suppress(FleethookError):  # an event that needs the rule gets the error
-                    check_rule(hook.rule or Rule())
-            self._sieve.prepare()
-            self._is_prepared = True
+        for hook in () if self._is_prepared else self.hooks.values():  # a second look would copy what forks share
+            with suppress(FleethookError):  # an event that needs the rule gets the error
+                check_rule(hook.rule or Rule())
+        self._sieve.prepare()
+        self._is_prepared = True
         return self
 
     def session_conditions(self, event: Event, disk: Disk) -> list[Condition]:
