@@ -73,7 +73,8 @@ class PluginsHere:
             return [handler for handler in named if is_same_event(str_of(handler.event_type), event_name)] or named[:1]
         known = self._known.get(hook.plugin, set())
         fitting = [handler for handler in registry.find(event.type, event.tool) if handler in handlers]
-        return [h for h in fitting if h.observes is not hook.blocking and h.method.__name__ not in known]
+        wanted = [h for h in fitting if h.observes is not hook.blocking and h.method.__name__ not in known]
+        return list({handler.method.__name__: handler for handler in reversed(wanted)}.values())[::-1]  # each once
 
     async def _call(self, handler: RegisteredHandler, event: Event, verdict: Verdict | None) -> Answer:
         try:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from bus.errors import ConfigError
+from bus.events import Event
 from bus.plugins.plugin import PluginAction
 from bus.plugins.schema import problems_of
 from bus.testing.memory_bus import SyncMemoryBus
@@ -83,6 +84,28 @@ def test_the_fixture_runs_a_plugin_without_a_server(tmp_path: Path, hook_plugin:
         hook_plugin(file, {"times": 4}).plugin("tested")
     with pytest.raises(ConfigError, match="colour not known"):
         hook_plugin(file, {"word": "x", "colour": "red"}).plugin("tested")
+
+
+@pytest.mark.req("G-11", "G-12")
+def test_an_event_that_fits_a_method_twice_is_one_call(
+    tmp_path: Path, hook_plugin: Callable[..., SyncMemoryBus]
+) -> None:
+    source = """
+from gobby.hooks import HookEventType as E, HookPlugin, HookResponse, hook_handler
+
+class Twice(HookPlugin):
+    name = "twice"
+    calls = 0
+
+    @hook_handler(E.STOP, priority=10)
+    @hook_handler(E.AFTER_AGENT, priority=10)
+    def stop(self, event):
+        self.calls += 1
+        return HookResponse(context=f"call {self.calls}")
+"""
+    (tmp_path / "twice.py").write_text(source)
+    bus = hook_plugin(tmp_path / "twice.py")
+    assert bus.request(Event(type="agent:stop", source="claude", session="s")).contexts == ("call 1",)
 
 
 @pytest.mark.req("G-11")
