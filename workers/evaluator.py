@@ -181,7 +181,7 @@ class Evaluator:
         await self._late_contexts.refresh()
         await self._messages.refresh()
         await self._long_read.report()
-        self._held.look()
+        self._held.look(at_hand=bool(read))
         held = self._slots.held | self._checking.held | self._outbox.entries() | {(one.stream, one.id) for one in read}
         return await self._consumer.pending_to_resume(held)
 

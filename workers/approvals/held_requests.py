@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from bus.chain import changed_event
-from bus.errors import FleethookError
+from bus.errors import FleethookError, Unreachable
 from bus.events import GATES, OWN_SOURCE, Event, EventType
 from bus.ids import event_id
 from bus.requests import Request
@@ -90,6 +90,7 @@ class HeldRequests:
                 seconds = await self._sweep()
             except FleethookError as error:
                 log.debug("looking for questions that are due: %s", error)
+                self._waiting = self._waiting or 1
             if not self._waiting:
                 await self._asked.wait()
                 continue
@@ -98,9 +99,9 @@ class HeldRequests:
                 async with asyncio.timeout(seconds):
                     await self._asked.wait()
 
-    def look(self) -> None:
-        """Look for questions soon: there may be some of other evaluators."""
-        self._waiting = self._waiting or 1
+    def look(self, *, at_hand: bool) -> None:
+        """Look for questions soon. Requests `at_hand` are answered before, and there may be questions of other evaluators."""
+        self._waiting = self._waiting or int(at_hand)
         self._asked.set()
 
     async def _sweep(self) -> float:
@@ -182,9 +183,16 @@ class HeldRequests:
 
         The answer goes first: the caller that waits for the question gets it too. But another call that was sent with the
         same id does not end the question: its caller waits for the same answer. `answer.lua` sees to that, also where this
-        evaluator does not know of the question yet. Raises Unreachable.
+        evaluator does not know of the question yet. Raises Unreachable, unless hooks with effects have run for `owner`.
         """
-        asked, held = await self._held_call(request.id) if self._waiting and not verdict.fallback else (0, "")
+        asked, held = 0, ""
+        if self._waiting and not verdict.fallback:
+            try:
+                asked, held = await self._held_call(request.id)
+            except Unreachable:
+                if not owner:
+                    raise
+                # Its hooks have run and must not run again: the answer waits until Redis is back.
         if held and verdict.decision != "deny" and call_hash(event, request.folder, verdict.updated_input) != held:
             log.warning("request %s of %s is another call than the one that is held", request.id, request.source)
             asked = 0

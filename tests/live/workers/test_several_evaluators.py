@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 
+from bus.errors import Unreachable
 from bus.events import Event
 from bus.hooksets.in_force import Watcher
+from bus.requests import read_request
+from bus.verdicts import Verdict
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
+from bus.wire.streams import StreamEntry
 from tests.support.proxy import Proxy
 from tests.support.running import (
     HOST,
@@ -109,6 +113,21 @@ async def test_what_a_long_read_brings_is_not_resumed_as_lost(
     await asyncio.gather(*evaluator._slots.tasks)
     assert ((await verdict(connections, reply)).decision, lines(ran)) == ("deny", ["x"])
     await evaluator._reading.close()
+
+
+@pytest.mark.req("B-05")
+async def test_a_lost_look_for_a_question_repeats_no_hook(keys: Keys, tmp_path: Path) -> None:
+    """While questions may wait, an answer looks for one. Without Redis, hooks that have run are answered all the same."""
+    gone = Connections(f"unix://{tmp_path}/gone.sock", connect=0.1)
+    watcher = Watcher(gone, keys, host=HOST, user_file=None, trust_file=Path("/nonexistent"))
+    evaluator = Evaluator(gone.url, keys, watcher, gone)
+    fields = {b"id": b"e1", b"source": b"generic", b"event": b"tool:pre_execute", b"budget": b"10000"}
+    request = read_request(StreamEntry(keys("requests"), "1-0", fields), keys)
+    denied = Verdict(decision="deny", event="e1")
+    (call,) = await evaluator._held.answer(request, bash(), denied, owner=evaluator.name)
+    assert (call.name, call.args[1]) == ("answer", "1-0")
+    with pytest.raises(Unreachable):  # rules alone are judged again
+        await evaluator._held.answer(request, bash(), denied)
 
 
 @pytest.mark.req("B-05")
