@@ -108,6 +108,8 @@ class _Code(PythonValues):
             for target in targets:
                 self._bind(target, self.texts(node.value), self._sources(node.value))
                 dotted = self.dotted(node.value)
+                if isinstance(target, ast.Name) and self.is_list(node.value):
+                    self.lists.add(target.id)
                 if isinstance(target, ast.Name) and isinstance(node.value, ast.Dict):
                     self.keyed[target.id] = {
                         self.argument_of(key): self.texts(value)
@@ -127,7 +129,7 @@ class _Code(PythonValues):
                 self.values[node.func.value.id] = ([*more, *held] if first else [*held, *more])[:MOST]
         elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and isinstance(node.target, ast.Name):
             before, more = self.values.get(node.target.id, [UNKNOWN]), self.texts(node.value)
-            listed = not before or len(before) > 1 or isinstance(node.value, ast.List | ast.Tuple)
+            listed = not before or len(before) > 1 or self.is_list(node.value) or self.is_list(node.target)
             joined = [*before, *more] if listed else [old + new for old in before for new in more[:8]]
             self.values[node.target.id] = joined[:MOST]
         elif isinstance(node, ast.For | ast.comprehension):
@@ -250,7 +252,7 @@ class _Code(PythonValues):
         given = self._keyword(node, "input")
         if given is not None and words[:1]:
             yield Inner(script=self.texts(given)[0], sources=self._sources(given), directory=directory)
-        listed = len(words) != 1 or isinstance(first, ast.List | ast.Tuple)
+        listed = len(words) != 1 or self.is_list(first)
         if (isinstance(shell, ast.Constant) and shell.value) or not listed:
             yield Inner(script=words[0] if words else "", sources=self._sources(first), directory=directory)
         elif words:

@@ -13,7 +13,7 @@ from typing import Final
 from bus.lazy.regex import lazy_regex
 from bus.shell.code_functions import COPY, DELETE, LANGUAGES, LINK, MOVE, SCRIPT, TREE, WRITE
 from bus.shell.inner import Arg, Inner
-from bus.shell.programs.code_lists import lists_in, taken, with_joins
+from bus.shell.programs.code_lists import lists_in, taken, with_joined_literals, with_joins
 from bus.shell.programs.service_calls import service_calls
 from bus.shell.words import UNKNOWN
 
@@ -145,6 +145,7 @@ def _more(pattern: re.Pattern[str], code: str) -> bool:
 
 def _calls(table: Mapping[str, tuple[str, ...]], program: str, code: str) -> Iterator[Inner]:
     code = _plain(_MAPPED.sub(r"\1(", _HOMES.sub("'~'", _HOME.sub("~", code))))
+    code = with_joined_literals(code)
     variables = {match[1]: match[2] or match[3] or "" for match in _ASSIGNED.finditer(code)}
     lists = lists_in(code, variables)
     code = with_joins(code, lists) if lists else code

@@ -11,6 +11,7 @@ from bus.lazy.regex import lazy_regex
 
 _MOST: Final = 64
 _SIGNS: Final = (
+    "...",
     "=[",
     "= [",
     "=(",
@@ -58,6 +59,9 @@ _LOOPS: Final = (
     ),
 )
 """Loops over a list: the pattern, the group with the list, and the group with the variable."""
+_SPREAD: Final = lazy_regex(r"\[\s*(\w+)\s*,\s*\.\.\.\s*(\w+)\s*\]\s*=\s*\[([^\[\]]{0,1024})\]")
+_EACH: Final = lazy_regex(r"\bfor(?:each)?\s*\(?\s*(qw\s*[(\[/][^;\n]{0,1024}|@\w+)\)?\s*;?\s*$")
+"""Perl's loop behind a statement; its variable is `$_`."""
 _TAKEN: Final = lazy_regex(
     r"""\s*(?:\.(join|slice|shift|drop)\s*\(\s*(?:(['"])(.{0,8}?)\2|(\d*))[^)]{0,16}\)|\[\s*(\d+)\s*(\.\.[^\]]{0,8})?\])"""
 )
@@ -78,6 +82,11 @@ def lists_in(code: str, variables: dict[str, str]) -> dict[str, tuple[str, ...]]
             found[name] = (*found[name], *items)[:_MOST_ITEMS]
         elif name in variables and items:
             variables[name] += items[0]
+    for match in islice(_SPREAD.finditer(code), _MOST):
+        items = _items(match[3])
+        found[match[1]], found[match[2]] = items[:1], items[1:]
+    if each := _EACH.search(code):
+        found["_"] = found.get(each[1].lstrip("@"), ()) or _items(each[1])
     for match in islice(_JOINED_LISTS.finditer(code), _MOST):
         if match[2] in found:
             found[match[1]] = (*found[match[2]], *_items(match[3]))[:_MOST_ITEMS]
@@ -97,6 +106,16 @@ def _items(text: str) -> tuple[str, ...]:
     return tuple(
         [match[1] if match[1] is not None else match[2] for match in islice(_LITERAL.finditer(text), _MOST_ITEMS)]
     )
+
+
+_JOINED_LITERALS: Final = lazy_regex(
+    r"""\bjoin\s*\(\s*(['"])(.{0,8}?)\1\s*,\s*((?:(?:'[^']{0,512}'|"[^"]{0,512}")\s*,?\s*){1,32})\)"""
+)
+
+
+def with_joined_literals(code: str) -> str:
+    """`code` with `join(" ", "a", "b")` replaced by the text that it makes."""
+    return _JOINED_LITERALS.sub(lambda match: repr(match[2].join(_items(match[3]))), code) if "join" in code else code
 
 
 def with_joins(code: str, lists: Mapping[str, Sequence[str]]) -> str:

@@ -12,7 +12,7 @@ _CLUSTER: Final = lazy_regex(r"-[a-zA-Z0-9.]*")
 _PRINTS: Final = lazy_regex(r"\b(?:print|printf|say|puts|write|putc|syswrite|exit|die|p)\b|\$_\s*=~|<<")
 _CLEARED: Final = lazy_regex(
     r"""^\s*(?:\$_\s*=\s*(?:''|""|q\(\)|q\{\}|undef|nil)|undef(?:\s*\(?\s*\$_\s*\)?)?|\$_\.clear|\$_\.replace\(\s*(?:''|"")\s*\)"""
-    r"""|s(.)\^?\.[*+]\$?\1\1[a-z]*|s(.)\.\|\\n\2\2[a-z]*|next|1\s*while\s*<>)\s*;?\s*$"""
+    r"""|s(.)\^?\.[*+](?:\$|\\n)?\$?\1\1[a-z]*|s(.)\.\|\\n\2\2[a-z]*|next|1\s*while\s*<>)\s*;?\s*$"""
 )
 _NEVER: Final = lazy_regex(r"^\s*(?:0|\"\"|''|NR\s*(?:<|<=|==)\s*0|!1|BEGIN\s*\{[^}]*\}|END\s*\{[^}]*\}|)\s*$")
 _AWK_PRINTS: Final = lazy_regex(r"\bprintf?\b|\bgetline\b")

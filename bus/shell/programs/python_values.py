@@ -38,6 +38,8 @@ class PythonValues:
         self.directory = ""
         self.cut = False  # whether it has more nodes, or an expression more values, than are read
         self.steps = 0
+        self.lists: set[str] = set()
+        """Variables that hold a list, also one with a single text."""
         self.libraries: set[str] = set()
         """The libraries of services that are imported (`bus.shell.programs.service_calls`)."""
         self.stars: list[str] = []
@@ -67,6 +69,14 @@ class PythonValues:
             if base.endswith(".__dict__"):
                 return f"{base.removesuffix('.__dict__')}.{key}"
         return ""
+
+    def is_list(self, node: ast.expr) -> bool:
+        """Whether an expression is a list or a tuple, as far as literals tell."""
+        if isinstance(node, ast.BinOp):
+            return self.is_list(node.left) or self.is_list(node.right)
+        if isinstance(node, ast.Call):
+            return isinstance(node.func, ast.Name) and node.func.id in ("list", "tuple", "sorted")
+        return isinstance(node, ast.List | ast.Tuple) or (isinstance(node, ast.Name) and node.id in self.lists)
 
     def chain(self, node: ast.expr) -> str:
         """The names of a call's function in order, also behind other calls: `docker.from_env().volumes.prune`."""
@@ -111,7 +121,7 @@ class PythonValues:
         if isinstance(node, ast.BinOp):
             left, right = self.texts(node.left, depth + 1), self.texts(node.right, depth + 1)
             if isinstance(node.op, ast.Add):
-                if isinstance(node.left, ast.List | ast.Tuple) or isinstance(node.right, ast.List | ast.Tuple):
+                if self.is_list(node.left) or self.is_list(node.right):
                     return [*left, *right][:MOST]
                 return [a + b for a in left[:8] for b in right[:8]]
             if isinstance(node.op, ast.Div):

@@ -17,16 +17,16 @@ Words = tuple[str, ...]
 _SQL: Final = ("sqlite3", "database")
 
 _BY_LIBRARY_TABLE: Final = r"""
-docker podman :: (?:volumes|volume_api|api)\.(?:prune|prune_volumes|remove_volume)$ :: docker volume prune -a -f
+docker podman :: volumes\.prune$|\.(?:prune_volumes|remove_volume)$ :: docker volume prune -a -f
 docker podman :: (?:containers|images|networks)\.(?:prune\w*|remove)$ :: docker system prune -a -f
 docker podman :: (?:volumes\.get|\w*vol\w*|\bv)\.remove$ :: docker volume prune -a -f
 kubernetes kubernetes_asyncio openshift pykube kr8s lightkube :: (?:^|\.)delete(?:_\w+)?$ :: kubectl delete namespace x
 boto3 botocore aioboto3 aiobotocore :: \.(?:delete|terminate|purge_queue|schedule_key_deletion)$ :: aws s3api delete-object
-google :: \.(?:delete|delete_\w+|drop_\w+|destroy_\w+)$ :: gcloud storage rm -r gs://bucket
+google :: \.(?:delete|recursive_delete|delete_\w+|drop_\w+|destroy_\w+)$ :: gcloud storage rm -r gs://bucket
 azure :: \.(?:begin_(?:delete|purge|deallocate)\w*|delete|delete_\w+|purge_\w+)$ :: az group delete -n x
 digitalocean linode_api4 hcloud openstack libcloud pydo :: \.(?:destroy|delete)(?:_\w+)?$ :: doctl compute droplet delete x
 github gitlab ghapi :: (?:^|\.)(?:\w*repo|repository|project|p|r|repos|projects|get_repo)\.delete$ :: gh repo delete x --yes
-elasticsearch opensearchpy :: (?:indices|\bes|client|ilm)\.delete\w*$ :: curl -X DELETE http://es:9200/x
+elasticsearch opensearchpy :: (?:indices|\bes|client|ilm)\.delete\w*$|\.delete_by_query$ :: curl -X DELETE http://es:9200/x
 pymongo motor mongoengine :: \.(?:drop|drop_collection|drop_index(?:es)?)$ :: sqlite3 d 'DROP TABLE x'
 sqlalchemy flask_sqlalchemy sqlmodel app models db :: \.drop_(?:all\w*|tables?|database)$ :: sqlite3 d 'DROP TABLE x'
 peewee tortoise pony piccolo :: \.drop_(?:all\w*|tables?|database)$ :: sqlite3 d 'DROP TABLE x'
@@ -66,18 +66,19 @@ _DELETE: Final = lazy_regex(
     r"""|\bNet::HTTP\.(?:new|start)\([^;\n]{0,120}\.delete\b"""
 )
 _CALLED_TABLE: Final = r"""
-command :: \bnew\s+(?:Delete|Terminate|Purge|Deregister)\w*Command\s*\( :: aws s3api delete-object
+command :: \b(?:Delete|Terminate|Purge|Deregister)[A-Z]\w*Command\b :: aws s3api delete-object
 delete purge :: \b(?:delete(?:Bucket|Table|DB\w+|Stack|Objects|Function|Queue|Topic)|purgeQueue)\s*\( :: aws s3api delete-object
 terminate :: \bterminate_?[iI]nstances\s*\( :: aws s3api delete-object
 delete_ h_delete :: \b(?:delete_(?:bucket|db_\w+|stack|table|objects)|batch_delete!)\s*\( :: aws s3api delete-object
 aws :: \b(?:Aws|AWS)\b.*\.(?:delete|terminate|batch_delete)!?\b :: aws s3api delete-object
 deletena deletecol :: \bdelete(?:Namespace|Namespaced\w+|Collection\w+)\s*\( :: kubectl delete namespace x
 prune getvolume :: \bprune(?:Volumes|Containers|Images)\b|getVolume\([^)]*\)\.remove\b :: docker volume prune -a -f
-drop :: \bdrop(?:Database|Collection|AllTables|Schema)\s*\(|\bdrop_(?:database|all|tables)\b :: sqlite3 d 'DROP DATABASE x'
+drop :: \bdrop(?:Database|Collection|AllTables|Schema)\s*\(|\bdrop_(?:database|all|tables)\b|\bdatabase\.drop\b :: dropdb x
 many( remove( :: \.(?:deleteMany\(\s*(?:\{\s*\})?|(?:remove|updateMany)\(\s*\{\s*\})\s*[,)] :: sqlite3 d 'DELETE FROM x'
 _all drop_table .truncate :: \b(?:delete_all|destroy_all|drop_table)\b|\bconnection\.truncate\b :: sqlite3 d 'DELETE FROM x'
 flush :: \b(?i:flush_?(?:all|db))\b\s*(?:\(|['"]|$) :: redis-cli FLUSHALL
-sequelize sync( schema :: \bsequelize\.drop\(|\bsync\(\s*\{\s*force\s*:\s*true|\bSchema::drop\w*\( :: sqlite3 d 'DROP TABLE x'
+sequelize schema :: \b[sS]equelize\b.*\.drop\(|\bSchema::drop\w*\( :: dropdb x
+sync( :: \bsync\(\s*\{\s*force\s*:\s*true :: sqlite3 d 'DROP TABLE x'
 truncate( :: (?:::|->)truncate\(\) :: sqlite3 d 'DELETE FROM x'
 del :: \b(?:knex|k|db|trx)\([^()]*\)\.(?:truncate|del|delete)\(\) :: sqlite3 d 'DELETE FROM x'
 bucket( :: \bbucket\([^)]*\)\.(?:delete|deleteFiles)\( :: gcloud storage rm -r gs://bucket
