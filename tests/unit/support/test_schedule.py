@@ -30,3 +30,8 @@ def test_the_longest_files_come_first_and_a_file_stays_together(monkeypatch: pyt
 def test_xdist_keeps_this_order(pytestconfig: pytest.Config) -> None:
     """Its own order is by the number of tests."""
     assert not pytestconfig.getoption("loadscopereorder", False)
+
+
+def test_every_file_with_a_time_is_there() -> None:
+    """A file that was renamed would start among the last."""
+    assert [name for name in schedule.SECONDS if not (ROOT / name).is_file()] == []
