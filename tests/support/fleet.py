@@ -32,7 +32,7 @@ from bus.wire.keys import Keys
 from tests.cli_kit import run
 from tests.support import chosen_shim
 from tests.support.forked import Fleethook
-from tests.support.servers import Server
+from tests.support.servers import Server, has_selectors
 from tests.support.waiting import BUDGET, CONNECT, PATIENCE, wait_until
 from workers.admin.agent_setup import SHIM_URL, answers_for, connect, installed, plan
 from workers.delivery.dead_letters import DeadLetter, dead_letters
@@ -102,7 +102,9 @@ class Fleet:
         # What a test counts after a kill has to be in the file. A server that syncs every second puts off a write while an
         # older sync still runs (seen in CI), and one that syncs always stands still while a busy disk is slow (seen in CI).
         # Without a sync it writes before each answer, and what is written outlives the process.
-        self.server = Server(acl=acl_file(EVERY_NAMESPACE, self._passwords), persistent=persistent, fsync="no")
+        self.server = Server(
+            acl=acl_file(EVERY_NAMESPACE, self._passwords, selectors=has_selectors()), persistent=persistent, fsync="no"
+        )
         self.server.login = f"{user_name('admin')}:{self._passwords['admin']}@"
         self.home = folder / "home"
         self._published = ("", 0)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import fcntl
 import os
 import random
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
+from functools import cache
 from pathlib import Path
 
 from bus.wire.connections import sync_client
@@ -38,6 +40,13 @@ def free_port() -> int:
             continue
         _LOCKS.append(lock)
         return port
+
+
+@cache
+def has_selectors() -> bool:
+    """Whether the server's ACL has selectors, which Redis 6.2 lacks."""
+    said = subprocess.run([str(find_binary().path), "--version"], capture_output=True, text=True, check=True).stdout
+    return not re.search(r"Redis server v=6\.", said)
 
 
 class Server:
