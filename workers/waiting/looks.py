@@ -44,7 +44,8 @@ def work_if(found: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 class Members:
-    """Looks at the other members of a consumer's groups: whether there are others than before, and whether all are alive."""
+    """Looks at the members of a consumer's groups: whether there are others than before, whether all are alive, and whether
+    the server has handed out entries to this one that never arrived."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
@@ -61,9 +62,14 @@ class Members:
             looks.append(Look(("EXISTS", *beats), work_if(lambda alive: alive != len(beats))))
         return looks
 
-    def _note(self, stream: str, rows: Any) -> frozenset[str]:
-        names = (flat(row)[b"name"].decode() for row in rows)
-        self._others[stream] = frozenset(name for name in names if name != self._consumer.name)
+    def _note(self, stream: str, rows: Any) -> Any:
+        pending = {(found := flat(row))[b"name"].decode(): int(found[b"pending"]) for row in rows}
+        if pending.pop(
+            self._consumer.name, 0
+        ):  # who waits has nothing in work: a reply with entries was lost on its way
+            self._consumer.must_recheck_pending = True
+            return NEVER
+        self._others[stream] = frozenset(pending)
         return self._others[stream]
 
 

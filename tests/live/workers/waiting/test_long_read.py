@@ -87,6 +87,24 @@ async def test_a_long_read_ends_for_each_reason_and_loses_no_entry(
     await reading.close()
 
 
+@pytest.mark.req("X-14", "B-01")
+async def test_entries_that_never_arrived_are_noticed_within_a_look(
+    server: Server, keys: Keys, connections: Connections
+) -> None:
+    """A connection may be dead without a word; the read on it alone would notice that only at its end."""
+    long_read, reading = reader(server, keys, connections)
+    await long_read._consumer.create()
+    long_read.note_turn(quiet=True)
+    assert (await long_read.read(asyncio.Event(), 8), long_read.found) == ([], True)
+    with connections.lease() as connection:  # as if the reply to it were lost
+        handed_out = ("XREADGROUP", "GROUP", "evaluators", "evaluator-a", "STREAMS", keys("requests"), ">")
+        await connection.exchange([("XADD", keys("requests"), "*", "n", "1"), handed_out])
+    assert (await long_read.read(asyncio.Event(), 8), long_read.found) == ([], True)
+    (entry,) = await long_read._consumer.own_pending()
+    assert entry.fields == {b"n": b"1"}
+    await reading.close()
+
+
 @pytest.mark.req("X-14", "P-11")
 async def test_without_the_right_to_end_a_read_none_is_long(
     server: Server, keys: Keys, connections: Connections
