@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
 import msgspec
@@ -113,12 +113,10 @@ def read_request(entry: StreamEntry, keys: Keys) -> Request:
         flag=_flag(text(b"flag", "")),
         reporter=read_reporter(text(b"by", ""), text(b"version", "")),
         user=text(b"user", "")[:128],
-        trace=_trace(texts) if b"traceparent" in fields else NO_CONTEXT,
+        trace=checked_context(texts[b"traceparent"], text(b"tracestate", ""))
+        if b"traceparent" in fields
+        else NO_CONTEXT,
     )
-
-
-def _trace(texts: Mapping[bytes, str]) -> TraceContext:
-    return checked_context(texts[b"traceparent"], texts.get(b"tracestate", ""))
 
 
 def checked_context(traceparent: str, tracestate: str) -> TraceContext:

@@ -213,7 +213,8 @@ class _Forked:
         """Take a folder, an input, an output and random numbers of its own."""
         random.seed()
         capture = self._config.pluginmanager.getplugin("capturemanager")
-        capture.stop_global_capturing()
+        # Its files stay open: a module that was imported while tests were collected may hold them, as the MCP client does.
+        self._capture_of_collection, capture._global_capturing = capture._global_capturing, None
         nothing = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1) if capture.is_globally_capturing() else (0,):
             os.dup2(nothing, number)

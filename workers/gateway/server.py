@@ -8,6 +8,7 @@ import errno
 import logging
 import math
 import socket
+import time
 from collections.abc import Callable, Generator, Sequence
 from email.utils import formatdate
 from importlib import metadata
@@ -71,6 +72,8 @@ from workers.runtime.process import DRAIN_SECONDS
 log = logging.getLogger("fleethook.gateway")
 
 _PORT_SECONDS: Final = 1.0
+_GOODBYE_SECONDS: Final = 0.5
+"""How long WebSockets may take to close themselves at the gateway's end."""
 _BACKLOG: Final = 2048
 _MOST_MESSAGE: Final = 64 * 1024
 """The most bytes of a message that a client of the live feed sends."""
@@ -297,8 +300,17 @@ class _Server(uvicorn.Server):
         (self._ending.set if ends else self._ending.clear)()
 
     async def main_loop(self) -> None:
-        """Wait for the end. uvicorn's own loop looks for it ten times a second, and writes the date of all responses."""
+        """Wait for the end. uvicorn's own loop looks for it ten times a second, and writes the date of all responses.
+
+        WebSockets close themselves at the end, each with the code of its protocol; uvicorn closes those that are left.
+        """
         await self._ending.wait()
+        until = time.monotonic() + _GOODBYE_SECONDS
+        while self._has_websockets() and time.monotonic() < until:  # noqa: ASYNC110 - uvicorn has no event for it
+            await asyncio.sleep(0.01)
+
+    def _has_websockets(self) -> bool:
+        return any(isinstance(one, self.config.ws_protocol_class or ()) for one in self.server_state.connections)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

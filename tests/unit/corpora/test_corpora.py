@@ -31,9 +31,10 @@ def test_the_held_out_part_is_large_varied_and_well_formed(name: str, expected: 
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize("name", ["destructive", "harmless"])
-def test_enough_held_out_lines_are_not_in_the_development_part(name: str) -> None:
+@pytest.mark.parametrize("harmless", [False, True])
+def test_enough_held_out_lines_are_not_in_the_development_part(harmless: bool) -> None:
     """Both parts have what everybody writes first (`terraform destroy`); such lines are left out of the figures."""
-    held_out = {identity(line) for line in read_lines(CORPORA / "held-out" / f"{name}.jsonl")}
+    lines = [line for path in (CORPORA / "held-out").glob("*.jsonl") for line in read_lines(path)]
+    held_out = {identity(line) for line in lines if (line["expect"] == "allow") is harmless}
     development = {identity(line) for path in (CORPORA / "development").glob("*.jsonl") for line in read_lines(path)}
     assert len(held_out - development) >= 700

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -73,7 +74,12 @@ def run(folder: Path, *more: str) -> str:
     words = [sys.executable, "-m", "pytest", "-rA", "-p", "no:xdist", "-p", "no:cacheprovider", "-p", "no:schemathesis"]
     command = [*words, "-p", "no:hypothesispytest", "-p", "no:fleethook", "--rootdir", str(folder), str(folder), *more]
     done = subprocess.run(
-        command, cwd=folder, env={"PYTHONPATH": str(ROOT), "PATH": ""}, capture_output=True, text=True, check=False
+        command,
+        cwd=folder,
+        env={"PYTHONPATH": str(ROOT), "PATH": os.defpath},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 1, done.stdout + done.stderr
     return done.stdout
