@@ -194,7 +194,9 @@ class Dispatcher:
         await self._words.close()
 
     async def _work(self, stop: asyncio.Event) -> None:
-        await self._watcher.refresh()
+        if self._long_read.found:  # what it found is not found again, so no interval may put this off
+            self._wake_at = 0.0
+        await self._watcher.refresh(at_once=self._long_read.found)
         await self._long_read.report()
         await self._repairs.repair_if_due()
         woken = time.monotonic() >= self._wake_at and await self._wake()
@@ -241,7 +243,7 @@ class Dispatcher:
         entries = await self._long_read.read(stop, self._count, seconds=seconds, words=(self._added,))
         self._work_added = self._work_added or self._added.done()
         if entries:
-            await self._watcher.refresh()
+            await self._watcher.refresh(at_once=self._long_read.found)
         return entries
 
     async def _wait_for_deliveries(self) -> None:

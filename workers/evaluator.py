@@ -176,7 +176,7 @@ class Evaluator:
         self._maintained_at = time.monotonic()
         await self._outbox.flush()  # agents do not wait for our upkeep
         await self._repairs.repair_if_due()
-        await with_heartbeat(self._consumer, self._watcher.refresh())
+        await with_heartbeat(self._consumer, self._watcher.refresh(at_once=self._long_read.found))
         await with_heartbeat(self._consumer, self._runners.warm(self._watcher.fleet()))
         await self._late_contexts.refresh()
         await self._messages.refresh()

@@ -130,7 +130,7 @@ class HostWorker:
         if not (entries or self._slots.tasks) and free > 0 and await self._long_read.may_begin():
             entries = await self._long_read.read(stop, min(_MOST_READ, free))
             if self._long_read.found:
-                await with_heartbeat(self._consumer, self._watcher.refresh())
+                await with_heartbeat(self._consumer, self._watcher.refresh(at_once=True))
         else:
             with self._reading.lease() as connection:
                 entries += await self._consumer.read(

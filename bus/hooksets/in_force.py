@@ -259,14 +259,14 @@ class Watcher:
         trust, kept = places.trust_file, places.last_good
         return cls(connections, keys, host=host, user_file=user, trust_file=trust, last_good=kept, judges=judges)
 
-    async def refresh(self, *, force: bool = False) -> None:
-        """Put a newly published version in force; checks at most every half second.
+    async def refresh(self, *, force: bool = False, at_once: bool = False) -> None:
+        """Put a newly published version in force; checks at most every half second, and with `at_once` in any case.
 
         Raises only with `force`: Unreachable, and ConfigError if none of the published versions can be read and this
         process has none in force. Without the fleet's hooks it would let through what they block.
         """
         now = time.monotonic()
-        if not force and now - self._looked < POLL_SECONDS:
+        if not (force or at_once) and now - self._looked < POLL_SECONDS:
             return
         self._looked = now
         try:

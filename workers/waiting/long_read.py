@@ -49,7 +49,7 @@ class LongRead:
         self._is_allowed: bool | None = None
         self._is_quiet = False
         self.found = False
-        """Whether the last read ended, or got its entries, with work to do besides them."""
+        """Whether the last read ended, or got its entries, with work to do besides them; a look does not find it again."""
 
     async def may_begin(self) -> bool:
         """Whether the last turn found nothing to do, and our role may end a read of ours early, which older ACLs do not allow.
@@ -64,7 +64,7 @@ class LongRead:
 
     def note_turn(self, *, quiet: bool) -> None:
         """Note a turn without a long read. After a busy one nothing counts as seen: it may have changed and changed back."""
-        self._is_quiet = quiet
+        self._is_quiet, self.found = quiet, False
         if not quiet:
             self._seen = None
 

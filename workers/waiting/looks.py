@@ -12,17 +12,12 @@ from bus.wire.keys import IDLE_BEAT_MS, Keys
 from bus.wire.streams import ScriptCall, flat
 
 
-class _Never:
-    """A value that equals no other one."""
+def work() -> object:
+    """What a look has found that calls for work each time that it is found: it equals nothing that was found before.
 
-    __hash__ = None  # type: ignore[assignment]
-
-    def __eq__(self, other: object) -> bool:
-        return False
-
-
-NEVER = _Never()
-"""What a look has found that calls for work each time that it is found."""
+    It is a new object each time. Lists take one object for equal to itself without asking it, whatever its `__eq__` says.
+    """
+    return object()
 
 
 class Look(NamedTuple):
@@ -34,13 +29,13 @@ class Look(NamedTuple):
     def found(self, reply: Any) -> Any:
         """What is compared with what was found before."""
         if isinstance(reply, Exception):
-            return NEVER
+            return work()
         return reply if self.counts is None else self.counts(reply)
 
 
 def work_if(found: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Count a reply as work to do each time that `found` is true for it."""
-    return lambda reply: NEVER if found(reply) else None
+    return lambda reply: work() if found(reply) else None
 
 
 class Members:
@@ -68,7 +63,7 @@ class Members:
             self._consumer.name, 0
         ):  # who waits has nothing in work: a reply with entries was lost on its way
             self._consumer.must_recheck_pending = True
-            return NEVER
+            return work()
         self._others[stream] = frozenset(pending)
         return self._others[stream]
 
