@@ -230,6 +230,7 @@ class Connections:
         if self._sending is None:
             self._together = []
             self._sending = asyncio.create_task(self._send_together(self._together))
+            self._sending.add_done_callback(_note_error)
         sending, start = self._sending, len(self._together)
         self._together += commands
         replies = await asyncio.shield(sending)
@@ -256,6 +257,12 @@ class Connections:
             await connection.close()
         self._all.clear()
         self._free.clear()
+
+
+def _note_error(task: asyncio.Task[list[Any]]) -> None:
+    """Take the error of a shared exchange: at a process's end those who asked may be gone, and asyncio would log it."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _async_pool(url: str, seconds: float | None, connect: float) -> redis_async.ConnectionPool:
