@@ -104,7 +104,7 @@ class LongRead:
                     self.found = await self._look()
                 is_over = stop.is_set() or loop.time() >= until or any(word.done() for word in words)
                 if (self.found or is_over) and not await self._end(reading, number):
-                    self.found = False  # nothing is known of what came meanwhile: the next read tells
+                    self.found, self._seen = False, None  # nothing is known of what came meanwhile: the next read tells
                     return []
             entries, replies = await reading
             now = [look.found(reply) for look, reply in zip(looks, replies, strict=False)]
