@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import re
+import signal
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -114,6 +116,18 @@ def test_no_caller_announces_what_only_fleethook_announces(gateway: Gateway) -> 
             assert (response.status_code, response.json()["code"]) == (400, "type-reserved"), response.text
 
 
+@pytest.fixture
+def silent(world: Fleet) -> Iterator[None]:
+    """No evaluator answers, however quick it is."""
+    evaluators = [one.process for one in world.workers if one.kind == "evaluator" and one.runs()]
+    for one in evaluators:
+        one.send_signal(signal.SIGSTOP)
+    yield
+    for one in evaluators:
+        one.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.usefixtures("silent")
 def test_a_request_names_its_failure_policy(gateway: Gateway) -> None:
     with gateway.unix() as client:
         for policies, decision in ((["allow"], "abstain"), (["ask", "allow"], "ask"), (["deny"], "deny")):
