@@ -222,7 +222,7 @@ class Connections:
         self._free.append(connection)
 
     async def together(self, commands: Sequence[Command]) -> list[Any]:
-        """The replies to `commands`, which go out in one write with those of whoever else asks at this moment.
+        """The replies to `commands`. Commands of several callers at the same moment are sent in one write.
 
         For what is done from time to time: each exchange of its own would wake this process and the server once more. Raises
         Unreachable.

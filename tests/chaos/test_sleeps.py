@@ -121,7 +121,7 @@ class Held:
         self.memory = memory(pids)
         with sync_client(bus_url(Settings(), "admin", places)) as client:
             self.clients = int(client.info("clients")["connected_clients"])
-            # A verdict and its reply are kept for minutes, whoever asks for them.
+            # The server keeps a verdict and its reply for minutes.
             self.keys = {key.decode() for key in client.scan_iter(count=1000) if client.ttl(key) == -1}
             self.ahead = client.time()[0] - time.time()
 

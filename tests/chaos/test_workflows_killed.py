@@ -203,7 +203,7 @@ async def test_each_transition_happened_once_though_workers_are_killed(
 
 
 async def in_the_middle(effects: Path, hold: Path, agents: list[asyncio.Task[None]]) -> None:
-    """Return while the commands of both host workers stand in the middle of a workflow's actions, or nothing is left to run."""
+    """Return once both host workers run a command of a workflow, or no command is left to run."""
     hold.touch()
     before = len(effects.read_text().split())
 

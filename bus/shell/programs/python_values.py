@@ -43,7 +43,7 @@ class PythonValues:
         self.libraries: set[str] = set()
         """The libraries of services that are imported (`bus.shell.programs.service_calls`)."""
         self.stars: list[str] = []
-        """Modules of which all names are imported."""
+        """The modules that the code imports with `from module import *`."""
 
     def dotted(self, node: ast.expr) -> str:
         """The full name of a function: `os.system`, also by alias, `__import__('os')` and `getattr(os, 'system')`."""

@@ -85,7 +85,8 @@ bucket( :: \bbucket\([^)]*\)\.(?:delete|deleteFiles)\( :: gcloud storage rm -r g
 repo :: \brepos\.delete\b|\bdelete_repository\b|\bdeleteRepo\w*\s*\( :: gh repo delete x --yes
 indices deletebyquery :: \bindices\.delete\(|\bdeleteByQuery\( :: curl -X DELETE http://es:9200/x
 """
-"""Calls in any language but Python: texts of which such code has one, the call, and the command that does the same."""
+"""Calls of other languages than Python. Each has hint texts (code with such a call has one of them), the call, and the
+command that does the same."""
 _CALLED: Final = [
     (tuple(needles.split()), lazy_regex(call, re.DOTALL), tuple(shlex.split(command)))
     for needles, call, command in (row.split(" :: ") for row in _CALLED_TABLE.strip().splitlines())
