@@ -1,31 +1,34 @@
-"""Starts the processes of `fleethook up` as copies of one that has imported everything (Linux).
+"""Starts the processes of `fleethook up` as copies of its supervisor, which has imported everything (Linux).
 
-Nine processes that each import for themselves take 4 s of CPU at their start, and share no memory: 404 MB for an idle `up`, of
-which forks need less than half (measured). The copies come from a process that does nothing else, because one with an event
-loop and threads cannot be forked safely. macOS's libraries do not allow it at all: there each process starts as a program.
+Processes that each import for themselves take seconds of CPU at their start, and share no memory. The supervisor imports on a
+thread while its server starts. It forks between two turns of its event loop, when nothing runs and there is no thread: a copy
+closes every file of the supervisor, and never goes on with its work. macOS's libraries do not allow forks at all: there each
+process starts as a program.
 """
 
 from __future__ import annotations
 
+import asyncio
+import atexit
 import ctypes
 import gc
 import importlib
 import os
 import signal
-import socket
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from io import TextIOWrapper
-from typing import Any, Final
-
-import msgspec
+from typing import Any, Final, NoReturn, TypeVar
 
 from bus.errors import FleethookError
 from bus.system.directories import Directories, config_file
 from bus.wire.connections import import_redis
-from workers.runtime.child_processes import Child, StartProcess, start_program
+from workers.runtime.child_processes import Child, start_program
+from workers.runtime.lifeline import VARIABLE
 
 PRELOADED: Final = (
     "workers.evaluator",
@@ -51,29 +54,27 @@ PRELOADED: Final = (
 )
 """What workers import at their start and at their first event: each import after the fork is memory of one process alone."""
 
-_REPLY_SECONDS: Final = 5.0
-"""How long a fork may take before the process is started as a program; it takes milliseconds."""
-
-_IMPORT_SECONDS: Final = 30.0
-"""How long the imports may take; usually one second."""
-
-_READY: Final = b"ready"
-_MESSAGE: Final = 1 << 20
-_OUTPUT, _LIFELINE = 0, 1
-_ADOPT_ORPHANS: Final = 36  # PR_SET_CHILD_SUBREAPER
 _NAME: Final = 15  # PR_SET_NAME, of at most 15 bytes: what `ps -o comm` and `top` show
 
 
-class _Order(msgspec.Struct, frozen=True):
-    """What a new process is to be: the arguments of `fleethook`, and its environment."""
+_SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
-    name: str
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """What a new process is to be: the arguments of `fleethook`, its environment, its output and its lifeline."""
+
     words: tuple[str, ...]
-    env: dict[str, str]
+    env: Mapping[str, str]
+    output: int
+    lifeline: int
+    pid: asyncio.Future[int]
 
 
 class ForkedChild:
-    """A forked process that this process has adopted; it is waited for as a `subprocess.Popen` is."""
+    """A forked process; it is waited for as a `subprocess.Popen` is."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -106,72 +107,96 @@ class ForkedChild:
         return self.returncode
 
 
-def start_fork_source(places: Directories, run: Callable[[Sequence[str]], object]) -> StartProcess:
-    """Fork the process that imports what workers need and forks them; returns what starts a worker.
+class Forks:
+    """The processes of one supervisor as forks of it: `run` runs the supervisor, and `start` starts a worker in it."""
 
-    Call it on the only thread, before there is an event loop. In each worker it calls `run` with the arguments of `fleethook`,
-    and raises SystemExit at the worker's end. Where forks are not possible it returns what starts a program. This process
-    imports nothing of it: it stays small, and starts the server meanwhile.
-    """
-    if sys.platform != "linux" or threading.active_count() > 1:
-        return start_program
-    sys.stdout.flush()
-    sys.stderr.flush()
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    if os.fork():
-        theirs.close()
-        return _Forks(ours)
-    ours.close()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor, whose end ends this process
-    _import_all()
-    _compile_user_hooks(places)
-    gc.collect()
-    gc.freeze()  # the collector would write into what is shared
-    with suppress(OSError):  # the supervisor is gone
-        theirs.send(_READY)
-    order = _serve(theirs)
-    if order is not None:
-        run(order.words)
-    raise SystemExit(0)
+    def __init__(self, places: Directories, run: Callable[[Sequence[str]], object]) -> None:
+        """In each worker `run` is called with the arguments of `fleethook`; it raises SystemExit at the worker's end."""
+        self._places, self._run = places, run
+        self._orders: list[_Order] = []
+        self._wake = asyncio.Event()
+        self._importing = threading.Thread(target=self._import, name="imports", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
 
+    @staticmethod
+    def are_possible() -> bool:
+        """Whether this process can be forked; otherwise `start_program` starts each process."""
+        return sys.platform == "linux" and threading.active_count() == 1
 
-class _Forks:
-    """Starts each worker by a fork. Without the process that forks, because it was killed, each starts as a program."""
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run the supervisor's work to its end, as `asyncio.run` does, and fork between the turns of its loop."""
+        with asyncio.Runner() as runner:
+            self._loop = loop = runner.get_loop()
+            self._importing.start()
+            task = loop.create_task(work)
+            while not task.done():
+                loop.run_until_complete(self._until_order(task))
+                self._fork_all()
+            return task.result()
 
-    def __init__(self, control: socket.socket) -> None:
-        self._control: socket.socket | None = control
-        self._is_ready = False
+    async def start(self, argv: Sequence[str], env: Mapping[str, str], output: int, lifeline: int) -> Child:
+        """Start `python … worker KIND` with this environment; its output goes to `output`. Raises OSError."""
+        if "worker" not in argv:
+            return await start_program(argv, env, output, lifeline)
+        pid = asyncio.get_running_loop().create_future()
+        self._orders.append(_Order(tuple(argv[argv.index("worker") :]), env, output, lifeline, pid))
+        self._wake.set()
+        return ForkedChild(await pid)
 
-    def __call__(self, argv: Sequence[str], env: Mapping[str, str], output: int, lifeline: int) -> Child:
-        """Start `python … worker KIND` with this environment; its output goes to `output`."""
-        words = tuple(argv[argv.index("worker") :]) if "worker" in argv else ()
-        if self._control is not None and words:
-            try:
-                return ForkedChild(self._ask(_Order(f"fh-{words[-1]}", words, dict(env)), output, lifeline))
-            except (OSError, ValueError):
-                self._control.close()
-                self._control = None
-                os.write(output, b"the process that forks workers does not answer: workers start as programs now\n")
-        return start_program(argv, env, output, lifeline)
+    async def _until_order(self, work: asyncio.Task[_T]) -> None:
+        """Wait until a worker is to be started and everything is imported, or the work has ended."""
+        while not work.done():
+            wake = asyncio.ensure_future(self._wake.wait())
+            await asyncio.wait({work, wake}, return_when=asyncio.FIRST_COMPLETED)
+            wake.cancel()
+            self._wake.clear()
+            if self._orders and not self._importing.is_alive():
+                return
 
-    def _ask(self, order: _Order, output: int, lifeline: int) -> int:
-        """The process id of a new child of this process. Raises OSError or ValueError if none came."""
-        assert self._control is not None  # noqa: S101 - the only caller has looked
-        if not self._is_ready:
-            self._control.settimeout(_IMPORT_SECONDS)
-            self._is_ready = self._control.recv(100) == _READY
-            self._control.settimeout(_REPLY_SECONDS)
-        prctl = ctypes.CDLL(None).prctl
-        prctl(_ADOPT_ORPHANS, 1, 0, 0, 0)
+    def _import(self) -> None:
+        """Import and compile, on a thread that ends before the first fork."""
+        assert self._loop is not None  # noqa: S101 - `run` sets it before it starts the thread
         try:
-            socket.send_fds(self._control, [msgspec.json.encode(order)], [output, lifeline])
-            return int(self._control.recv(100))
+            _import_all()
+            _compile_user_hooks(self._places)
+        except Exception:  # noqa: BLE001 - each worker meets the same error, and reports it
+            return
         finally:
-            prctl(_ADOPT_ORPHANS, 0, 0, 0, 0)
+            self._loop.call_soon_threadsafe(self._note_imported)
+
+    def _note_imported(self) -> None:
+        self._importing.join()
+        gc.collect()
+        gc.freeze()  # the collector would write into what is shared
+        self._wake.set()
+
+    def _fork_all(self) -> None:
+        """Fork a process for each order that still counts."""
+        orders, self._orders = self._orders, []
+        for order in orders:
+            if order.pid.cancelled():
+                continue
+            try:
+                order.pid.set_result(self._fork(order))
+            except OSError as error:
+                order.pid.set_exception(error)
+
+    def _fork(self, order: _Order) -> int:
+        """The process id of a new process. Nothing of this one's work goes on in it, and none of its files stays open there."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        try:
+            pid = os.fork()
+            if pid:
+                return pid
+            _live(order, blocked, self._run)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 def _import_all() -> None:
-    """Import all that workers need; the supervisor, which forks this process, needs none of it."""
+    """Import all that workers need."""
     import_redis()
     for name in PRELOADED:
         importlib.import_module(name)
@@ -191,7 +216,7 @@ def _compile_user_hooks(places: Directories) -> None:
 
     Only reads: the workers decide which content is in force, and compile it themselves where it is another one.
     """
-    from bus.hooksets.hookfile import load_hook_file  # the supervisor, which forks this process, needs none of it
+    from bus.hooksets.hookfile import load_hook_file  # a supervisor that cannot fork needs none of it
     from bus.hooksets.in_force import PREPARED, compile_file
     from bus.hooksets.layers import content_key
 
@@ -203,47 +228,50 @@ def _compile_user_hooks(places: Directories) -> None:
         PREPARED[content_key(hooks.files)] = hooks
 
 
-def _serve(control: socket.socket) -> _Order | None:
-    """Fork a process for each message. Returns the order in the new process, and None when the supervisor is gone."""
-    while True:
-        message, files, _, _ = socket.recv_fds(control, _MESSAGE, 2)
-        if not message:
-            return None
-        pid_read, pid_write = os.pipe()
-        middle = os.fork()
-        if not middle:
-            pid = os.fork()
-            if pid:  # the end of this process makes its child an orphan, which the supervisor adopts
-                os.write(pid_write, str(pid).encode())
-                os._exit(0)
-            for fd in (pid_read, pid_write, control.detach()):
-                os.close(fd)
-            return _become(msgspec.json.decode(message, type=_Order), files)
-        os.waitpid(middle, 0)
-        control.send(os.read(pid_read, 100))
-        for fd in (pid_read, pid_write, *files):
-            os.close(fd)
+def _live(order: _Order, signals: Collection[int], run: Callable[[Sequence[str]], object]) -> NoReturn:
+    """Be the new process to its end. It does not return: what called us belongs to the supervisor."""
+    code = 1
+    try:
+        _become(order)
+        signal.pthread_sigmask(signal.SIG_SETMASK, signals)
+        run(order.words)
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:  # noqa: BLE001 - the interpreter would report it so
+        traceback.print_exc()
+    finally:
+        with suppress(BaseException):
+            threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - multiprocessing ends its forks so too
+        with suppress(BaseException):
+            atexit._run_exitfuncs()  # noqa: SLF001 - as above
+        with suppress(BaseException):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
 
 
-def _become(order: _Order, files: Sequence[int]) -> _Order:
+def _become(order: _Order) -> None:
     """Take the output, the lifeline, the session and the environment that a program started by the supervisor would have."""
-    from workers.runtime.lifeline import VARIABLE
-
-    os.setsid()  # Ctrl-C goes to the supervisor, which stops its processes in order
+    signal.set_wakeup_fd(-1)  # it is the supervisor's
+    for one in _SIGNALS:
+        if signal.getsignal(one) is not signal.SIG_IGN:  # `nohup` ignores SIGHUP
+            signal.signal(one, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    asyncio.set_event_loop(None)
+    os.setsid()  # Ctrl-C goes to the supervisor, which stops its processes in order
     nothing = os.open(os.devnull, os.O_RDONLY)
-    for fd, number in ((nothing, 0), (files[_OUTPUT], 1), (files[_OUTPUT], 2)):
+    for fd, number in ((nothing, 0), (order.output, 1), (order.output, 2)):
         os.dup2(fd, number)
-    os.close(nothing)
-    os.close(files[_OUTPUT])
+    os.closerange(3, order.lifeline)
+    os.closerange(order.lifeline + 1, os.sysconf("SC_OPEN_MAX"))
     os.environ.clear()
-    os.environ.update({**order.env, VARIABLE: str(files[_LIFELINE])})
+    os.environ.update({**order.env, VARIABLE: str(order.lifeline)})
     sys.stdin = _text_stream(0, "r")
     sys.stdout = _text_stream(1, "w")
     sys.stderr = _text_stream(2, "w", errors="backslashreplace", line_buffering=True)
     sys.argv = [sys.argv[0], *order.words]
-    ctypes.CDLL(None).prctl(_NAME, order.name.encode()[:_NAME], 0, 0, 0)
-    return order
+    ctypes.CDLL(None).prctl(_NAME, f"fh-{order.words[-1]}".encode()[:_NAME], 0, 0, 0)
 
 
 def _text_stream(number: int, mode: str, **more: Any) -> TextIOWrapper:

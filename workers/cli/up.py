@@ -76,7 +76,7 @@ def up(
     """
     began = time.monotonic()
     from bus.system.directories import directories, make_private
-    from workers.runtime.lifeline import take_lifeline, watch
+    from workers.runtime.lifeline import take_lifeline
     from workers.supervisor import Log, running
     from workers.supervisor import up as supervise
 
@@ -98,10 +98,10 @@ def up(
         _announce(fleet, places, state, (config, created), time.monotonic() - began)
         return
     from workers.cli import main
-    from workers.fork_source import start_fork_source
+    from workers.fork_source import Forks
+    from workers.runtime.child_processes import start_program
 
-    start = start_fork_source(places, main)
-    watch(lifeline)  # a thread, which must not be there before a fork
+    forks = Forks(places, main) if Forks.are_possible() else None
     log = Log(places.log_dir / LOG)
     progress = Progress(fleet, "starting", at_once=True)
 
@@ -120,15 +120,18 @@ def up(
             _show_starting(progress, state)
 
     async def work() -> int:
-        from workers.runtime.lifeline import stop_event
+        from workers.runtime.lifeline import stop_event, watch_on_loop
 
-        return await supervise(settings, places, on_line, on_ready, stop_event(), start=start)
+        stop, start = stop_event(), forks.start if forks is not None else start_program
+        watch_on_loop(lifeline)
+        return await supervise(settings, places, on_line, on_ready, stop, start=start)
 
     try:
         with progress:
             if not no_echo:
                 _show_starting(progress, None)
-            asyncio.run(work())
+            run = forks.run if forks is not None else asyncio.run
+            run(work())
     finally:
         log.close()
     if not no_echo:

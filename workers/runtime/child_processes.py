@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -52,13 +52,13 @@ class Child(Protocol):
         """Send a signal, unless the process has ended."""
 
 
-StartProcess = Callable[[Sequence[str], Mapping[str, str], int, int], Child]
+StartProcess = Callable[[Sequence[str], Mapping[str, str], int, int], Awaitable[Child]]
 """Starts a process from its arguments and environment; the last two are the descriptors of its output and its lifeline."""
 
 
-def start_program(argv: Sequence[str], env: Mapping[str, str], output: int, lifeline: int) -> Child:
+async def start_program(argv: Sequence[str], env: Mapping[str, str], output: int, lifeline: int) -> Child:
     """Start a program in a session of its own. Raises OSError if it cannot be started."""
-    return subprocess.Popen(
+    return subprocess.Popen(  # noqa: ASYNC220 - it takes a millisecond
         argv,
         stdin=subprocess.DEVNULL,
         stdout=output,
@@ -226,13 +226,15 @@ class Supervisor:
         process.restarts += 1
         output, write_end = os.pipe()
         try:
-            child = self._start(process.spec.argv, self._env, write_end, self._lifeline)
-        except OSError:
+            child = await self._start(process.spec.argv, self._env, write_end, self._lifeline)
+        except BaseException:
             os.close(output)
             raise
         finally:
             os.close(write_end)
         process.child = child
+        if self._stopping.is_set():  # meanwhile: the others have had their signal
+            _send_signal(child, signal.SIGTERM)
         os.set_blocking(output, False)
         loop.add_reader(output, self._read, process, output)
         self._on_change()

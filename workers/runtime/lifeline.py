@@ -69,6 +69,20 @@ def watch(fd: int | None, grace: float = GRACE) -> bool:
     return True
 
 
+def watch_on_loop(fd: int | None, grace: float = GRACE) -> None:
+    """End this process when its supervisor ends, without a thread: the running loop watches."""
+    if fd is None:
+        return
+    loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        loop.remove_reader(fd)
+        os.kill(os.getpid(), signal.SIGTERM)
+        loop.call_later(grace, os._exit, 1)
+
+    loop.add_reader(fd, end)
+
+
 def stop_event() -> asyncio.Event:
     """An event of the running loop that SIGTERM, SIGINT (Ctrl-C) and SIGHUP (the terminal is gone) set; main thread only.
 
