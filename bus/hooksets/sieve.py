@@ -227,6 +227,8 @@ class Sieve:
         self._conditions: dict[str, list[tuple[str, Rule, CommandMatch]]] = {}
         """For each mark, the conditions that need it, each with its rule."""
         self._by_mark: dict[str, _Needs] = {}
+        self._by_conditions: dict[tuple[tuple[str, int], ...], _Needs] = {}
+        """The needs by rules and identities of the conditions: most programs of a rule share all of theirs."""
         paths: dict[str, dict[str, None]] = {}
         given_to: set[str] = set()
         any_program = False
@@ -256,7 +258,11 @@ class Sieve:
         """What the rules that need this mark need in addition; None if no rule needs it."""
         known = self._by_mark.get(mark)
         if known is None and (conditions := self._conditions.get(mark)):
-            known = _Needs([_need(name, match, rule.command) for name, rule, match in conditions])
+            same = tuple((name, id(match)) for name, _, match in conditions)
+            known = self._by_conditions.get(same)
+            if known is None:
+                needs = [_need(name, match, rule.command) for name, rule, match in conditions]
+                known = self._by_conditions[same] = _Needs(needs)
             self._by_mark[mark] = known
         return known
 

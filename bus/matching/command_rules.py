@@ -146,7 +146,14 @@ def command_matcher(matches: Sequence[CommandMatch]) -> Fits:
         for name in programs_of(match) or ():
             by_program.setdefault(name, list(everywhere)).append(match)
     others = _matchers(everywhere)
-    known = {name: _matchers(some) for name, some in by_program.items()}
+    shared: dict[tuple[int, ...], _Matchers] = {}
+    """Most programs of a rule have the same conditions, which are compiled and kept once."""
+    known: dict[str, _Matchers] = {}
+    for name, some in by_program.items():
+        same = tuple(map(id, some))
+        if same not in shared:
+            shared[same] = _matchers(some)
+        known[name] = shared[same]
 
     def fits(facts: CommandFacts) -> bool:
         by_word, rest = known.get(facts.program, others)
@@ -212,6 +219,7 @@ def finder_of(match: CommandMatch) -> Callable[[frozenset[str]], str]:
     )
 
 
+@lru_cache(maxsize=1024)
 def _exact(names: tuple[str, ...]) -> frozenset[str]:
     return frozenset(name for name in names if not any(sign in name for sign in "*?["))
 

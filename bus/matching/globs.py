@@ -19,6 +19,10 @@ _ANY_CASE: Final = "(?i)"
 _SIGN: Final = lazy_regex(r"[*?]")
 _FEW: Final = 8
 """At most so many texts are searched one by one, which is faster than an expression."""
+_LONG: Final = 200
+"""More characters than a path pattern usually has, and few enough that its expression is not too long."""
+_PLAIN: Final = lazy_regex(r"[^/*?\[]+")
+"""A part of a path pattern without a sign or a slash."""
 _PART: Final = lazy_regex(r"[*?]|\[.*")
 """Separates the literal parts of a path pattern, which every fitting path contains."""
 
@@ -183,7 +187,8 @@ def _by_name(globs: Iterable[str]) -> dict[str, list[str]]:
     """Path patterns by a name that fitting paths contain; PatternError names the wrong one."""
     by_name: dict[str, list[str]] = {}
     for glob in globs:
-        compile_path_glob(glob)
+        if not glob or "\0" in glob or "[" in glob or len(glob) > _LONG or not glob.isascii():  # no other can be wrong
+            compile_path_glob(glob)
         by_name.setdefault(_name_in(glob), []).append(glob)
     return by_name
 
@@ -359,9 +364,13 @@ def _compiled(pattern: str, glob: str) -> Regex:
         raise PatternError(f"{glob!r} is not a pattern", hint="write e.g. /etc/**, ~/.ssh/*, *.pem or src/**") from None
 
 
+@lru_cache(maxsize=4096)
 def _expression(glob: str, *, anything: bool = False) -> str:
     pattern, place = "(?s)", 0
     while place < len(glob):
+        if plain := _PLAIN.match(glob, place):  # most of a pattern
+            pattern, place = pattern + re.escape(plain[0]), plain.end()
+            continue
         rest = glob[place:]
         if rest == "/**" and place:
             pattern, place = pattern + "(?:/.*)?", len(glob)

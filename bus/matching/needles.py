@@ -32,9 +32,21 @@ _MOST_TEXTS: Final = 64
 """The most alternative texts of one part of an expression that are listed."""
 _MOST_CHARACTERS: Final = 4
 _EDGES: Final = frozenset({"AT_BEGINNING", "AT_BEGINNING_STRING", "AT_BOUNDARY", "AT_END", "AT_END_STRING"})
+_AN_EDGE: Final = frozenset([EDGE])
+_REPEATS: Final = frozenset({"MAX_REPEAT", "MIN_REPEAT"})
 
-Sequences: TypeAlias = "Sequence[tuple[Any, Any]]"
-"""A part of a parsed expression: operations with their operands."""
+
+class _Part(NamedTuple):
+    """One operation of a parsed expression."""
+
+    name: str
+    operand: Any
+    """For an operation on other parts, these: a list for each alternative, of a repetition with its bounds before."""
+    texts: frozenset[str] | None
+    """Every text, lower-cased, that the part can match; None if there are many, or they are not known."""
+
+
+Parts: TypeAlias = "Sequence[_Part]"
 
 
 class Needle(NamedTuple):
@@ -141,19 +153,45 @@ def _needles(pattern: str, known: frozenset[str]) -> Needles:
             parsed = _PARSER.parse(pattern)
     except (re.error, Warning, OverflowError, RecursionError):
         return NOTHING
-    return _required(_plain(parsed), known, edge_before=False, edge_after=False)
+    return _required(_parts(parsed), known, edge_before=False, edge_after=False)
 
 
-def _plain(parsed: Iterable[tuple[Any, Any]]) -> list[tuple[str, Any]]:
-    return [(str(operation), operand) for operation, operand in parsed]
+def _parts(parsed: Iterable[tuple[Any, Any]]) -> list[_Part]:
+    """The operations of a parsed sequence with the texts of each, worked out once: each is looked at several times."""
+    return [_part(operation.name, operand) for operation, operand in parsed]
 
 
-def _required(items: Sequences, known: frozenset[str], *, edge_before: bool, edge_after: bool) -> Needles:
+def _part(name: str, operand: Any) -> _Part:
+    if name == "LITERAL":
+        return _Part(name, operand, frozenset([chr(operand).lower()]) if 0 < operand < 128 else None)
+    if name == "AT":
+        return _Part(name, operand.name, _AN_EDGE if operand.name in _EDGES else None)
+    if name == "IN":
+        members = [(kind.name, sign) for kind, sign in operand]
+        if len(members) <= _MOST_CHARACTERS and all(kind == "LITERAL" and 0 < sign < 128 for kind, sign in members):
+            return _Part(name, members, frozenset(chr(sign).lower() for _, sign in members))
+        return _Part(name, members, _AN_EDGE if _are_no_word_signs(members) else None)
+    if name == "SUBPATTERN":
+        inside = _parts(operand[-1])
+        return _Part(name, [inside], _texts_of_all(inside))
+    if name == "BRANCH":
+        ways = [_parts(way) for way in operand[1]]
+        each = [_texts_of_all(way) for way in ways]
+        known = [texts for texts in each if texts is not None]
+        return _Part(name, ways, frozenset[str]().union(*known) if len(known) == len(each) else None)
+    if name in _REPEATS:
+        inside = _parts(operand[2])
+        once = _texts_of_all(inside) if tuple(operand[:2]) == (0, 1) else None
+        return _Part(name, (*operand[:2], inside), None if once is None else once | {""})
+    return _Part(name, operand, None)
+
+
+def _required(items: Parts, known: frozenset[str], *, edge_before: bool, edge_after: bool) -> Needles:
     """The rarest needles of a sequence's parts; all parts are required."""
     found: list[Needles] = []
     literals = frozenset([EDGE if edge_before else ""])
     for place, item in enumerate(items):
-        texts = _texts(item)
+        texts = item.texts
         if texts is not None and len(texts) * len(literals) <= _MOST_TEXTS:
             literals = frozenset(map("".join, product(literals, texts)))
             continue
@@ -171,79 +209,50 @@ def _required(items: Sequences, known: frozenset[str], *, edge_before: bool, edg
     return best_of(found)
 
 
-def _inside(item: tuple[str, Any], known: frozenset[str], *, edge_before: bool, edge_after: bool) -> Needles:
+def _inside(item: _Part, known: frozenset[str], *, edge_before: bool, edge_after: bool) -> Needles:
     """The needles of a part that contains other parts."""
-    name, operand = item
-    if name == "SUBPATTERN":
-        return _required(_plain(operand[-1]), known, edge_before=edge_before, edge_after=edge_after)
-    if name == "BRANCH":
-        ways = [_required(_plain(way), known, edge_before=edge_before, edge_after=edge_after) for way in operand[1]]
-        return any_of(ways)
-    if name in ("MAX_REPEAT", "MIN_REPEAT") and operand[0] > 0:
-        return _required(_plain(operand[2]), known, edge_before=False, edge_after=False)
+    name, operand, _ = item
+    if name in ("SUBPATTERN", "BRANCH"):
+        return any_of([_required(way, known, edge_before=edge_before, edge_after=edge_after) for way in operand])
+    if name in _REPEATS and operand[0] > 0:
+        return _required(operand[2], known, edge_before=False, edge_after=False)
     return NOTHING
 
 
-def _texts(item: tuple[str, Any]) -> frozenset[str] | None:
-    """Every text, lower-cased, that a part can match; None if there are many, or they are not known."""
-    name, operand = item
-    if name == "LITERAL":
-        return frozenset([chr(operand).lower()]) if operand < 128 and operand else None
-    if name == "AT":
-        return frozenset([EDGE]) if str(operand) in _EDGES else None
-    if name == "IN":
-        if len(operand) <= _MOST_CHARACTERS and all(
-            str(kind) == "LITERAL" and 0 < sign < 128 for kind, sign in operand
-        ):
-            return frozenset(chr(sign).lower() for _, sign in operand)
-        return frozenset([EDGE]) if _are_no_word_signs(operand) else None
-    if name == "SUBPATTERN":
-        return _texts_of_all(_plain(operand[-1]))
-    if name == "BRANCH":
-        ways = [_texts_of_all(_plain(way)) for way in operand[1]]
-        known = [texts for texts in ways if texts is not None]
-        return frozenset[str]().union(*known) if len(known) == len(ways) else None
-    if name in ("MAX_REPEAT", "MIN_REPEAT") and tuple(operand[:2]) == (0, 1):
-        once = _texts_of_all(_plain(operand[2]))
-        return None if once is None else once | {""}
-    return None
-
-
-def _texts_of_all(items: Sequences) -> frozenset[str] | None:
-    each = [_texts(item) for item in items]
+def _texts_of_all(items: Parts) -> frozenset[str] | None:
+    """Every text that a sequence can match, as `_Part.texts`."""
+    each = [item.texts for item in items]
     known = [texts for texts in each if texts is not None]
     if len(known) < len(each) or reduce(lambda count, texts: count * len(texts), known, 1) > _MOST_TEXTS:
         return None
     return frozenset(map("".join, product(*known)))
 
 
-def _begins_with_edge(items: Sequences, *, end: bool) -> bool:
+def _begins_with_edge(items: Parts, *, end: bool) -> bool:
     """Whether every match of these parts begins with a word's edge; `end` is whether an edge follows them."""
     if not items:
         return end
-    (name, operand), rest = items[0], items[1:]
-    if name in ("MAX_REPEAT", "MIN_REPEAT"):
-        once = _begins_with_edge(_plain(operand[2]), end=False)
+    (name, operand, _), rest = items[0], items[1:]
+    if name in _REPEATS:
+        once = _begins_with_edge(operand[2], end=False)
         return once and (operand[0] > 0 or _begins_with_edge(rest, end=end))
     if name in ("SUBPATTERN", "BRANCH"):
         then = _begins_with_edge(rest, end=end)
-        ways = operand[1] if name == "BRANCH" else [operand[-1]]
-        return all(_begins_with_edge(_plain(way), end=then) for way in ways)
+        return all(_begins_with_edge(way, end=then) for way in operand)
     return _is_edge(name, operand)
 
 
-def _ends_with_edge(items: Sequences, *, begin: bool) -> bool:
+def _ends_with_edge(items: Parts, *, begin: bool) -> bool:
     """Whether every match of these parts ends with a word's edge; `begin` is whether an edge precedes them."""
     if not items:
         return begin
-    rest, (name, operand) = items[:-1], items[-1]
-    if name in ("MAX_REPEAT", "MIN_REPEAT"):
-        once = _ends_with_edge(_plain(operand[2]), begin=False)
+    rest, (name, operand, _) = items[:-1], items[-1]
+    if name in _REPEATS:
+        once = _ends_with_edge(operand[2], begin=False)
         return once and (operand[0] > 0 or _ends_with_edge(rest, begin=begin))
     if name in ("SUBPATTERN", "BRANCH"):
         before = _ends_with_edge(rest, begin=begin)
-        ways = operand[1] if name == "BRANCH" else [operand[-1]]
-        return all(_ends_with_edge(_plain(way), begin=before) for way in ways)
+        return all(_ends_with_edge(way, begin=before) for way in operand)
     return _is_edge(name, operand)
 
 
@@ -251,14 +260,14 @@ def _is_edge(name: str, operand: Any) -> bool:
     if name == "LITERAL":
         return not _is_word_sign(operand)
     if name == "AT":
-        return str(operand) in _EDGES
+        return operand in _EDGES
     return name == "IN" and _are_no_word_signs(operand)
 
 
-def _are_no_word_signs(members: Iterable[tuple[Any, Any]]) -> bool:
+def _are_no_word_signs(members: Iterable[tuple[str, Any]]) -> bool:
     return all(
-        (str(kind) == "LITERAL" and not _is_word_sign(sign))
-        or (str(kind) == "CATEGORY" and str(sign) in ("CATEGORY_SPACE", "CATEGORY_NOT_WORD"))
+        (kind == "LITERAL" and not _is_word_sign(sign))
+        or (kind == "CATEGORY" and sign.name in ("CATEGORY_SPACE", "CATEGORY_NOT_WORD"))
         for kind, sign in members
     )
 

@@ -1,0 +1,39 @@
+"""Several patterns in one expression: what is found, and which of them is named as wrong."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from bus.errors import PatternError
+from bus.matching.regexes import compile_alternatives, compile_regex, is_found
+
+TEXTS = ("", "a", "ab", "a)b", "[x]", "A+B", "x\ny", "\\", "(")
+
+
+@pytest.mark.req("X-14")
+@pytest.mark.parametrize(
+    "wrong",
+    ["a)(b", "a)b(", "(a", "a)", "[a", "[]", "*a", "a\\", "(?i", "(?=a)", "a{2000}", "\\Qa", "x" * 2001, "\\p{No"],
+)
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_wrong_pattern_among_others_is_as_wrong_as_alone(wrong: str, place: int) -> None:
+    patterns = ["one", "(two|[)]|\\))"]
+    patterns.insert(place, wrong)
+    try:
+        compile_regex(wrong)
+    except PatternError as alone:
+        with pytest.raises(PatternError, match=re.escape(str(alone))):
+            compile_alternatives(patterns)
+    else:
+        assert is_found(compile_alternatives(patterns), "one")
+
+
+@pytest.mark.req("X-14")
+@pytest.mark.parametrize(
+    "pattern", ["[])]", "[^]a]", "[[:alpha:]]b", "\\Qa)b\\E", "(?i)a\\+b", "[\\])]", "\\(", "(?s)x.y", "\\\\"]
+)
+def test_a_pattern_finds_among_others_what_it_finds_alone(pattern: str) -> None:
+    alone, among = compile_regex(pattern), compile_alternatives(["none", pattern, "(?:never)"])
+    assert [is_found(among, text) for text in TEXTS] == [alone.search(text) is not None for text in TEXTS]
