@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, Literal
+from urllib.parse import unquote_plus
 
 from bus.lazy.regex import lazy_regex
 
@@ -28,6 +29,9 @@ _TABLE: Final = lazy_regex(
 _COLUMN: Final = lazy_regex(
     r"\balter\s+table\b[^;]{0,4096}?\bdrop\s+(?!constraint\b|index\b|default\b|primary\b|foreign\b|key\b|not\b|check\b|expression\b)"
 )
+_IN_REQUEST: Final = lazy_regex(r"^(?:https?://\S*[?&])?(?:query|q|sql|stmt|command)=(?=\S)")
+_MADE: Final = lazy_regex(r"\bcreate\s+(?:temp\w*\s+|unlogged\s+|or\s+replace\s+)*table\s+(?!if\b)([\w.\"]+)")
+_DROPPED: Final = lazy_regex(r"\s*drop\s+table\s+(?:if\s+exists\s+)?([\w.\"]+)\s*")
 _TRUNCATE: Final = lazy_regex(r"(?:\A|\b(?:begin|then|do|exec|execute)\s)\s*truncate\s+\S")
 _DELETE: Final = lazy_regex(r"\bdelete\s+(?:\S+\s+)?from\s+\S|\balter\s+table\s+\S+\s+delete\b")
 _UPDATE: Final = lazy_regex(r"\bupdate\s+(?:only\s+|low_priority\s+|ignore\s+)*(\S+)(?:\s+(?:as\s+)?\w+)?\s+set\s")
@@ -43,8 +47,20 @@ def destroyed(text: str) -> frozenset[Destroyed]:
     plain = _OPTION.sub("", text[:_MAX_LENGTH], count=1) if text.startswith("-") else text[:_MAX_LENGTH]
     if "\\gexec" in plain or _EXECUTES.search(plain):  # psql runs what the query makes; the server, a text
         plain += ";" + ";".join(text.strip("'") for text in _IGNORED.findall(plain) if text[0] == "'")
+    if (request := _IN_REQUEST.search(plain)) is not None:  # `curl 'http://clickhouse:8123/?query=DROP+TABLE+x'`
+        plain = unquote_plus(plain[request.end() :])
+    elif plain[:1] in ("{", "["):  # the body of a request: `{"sql": "DROP TABLE x"}`
+        plain = ";".join(text[1:-1] for text in _IGNORED.findall(plain) if text[0] == '"')
     plain = _IGNORED.sub(lambda found: _emptied(found[0]), plain).lower()
-    return frozenset(what for statement in plain.split(";") for what in _of_statement(statement.strip()))
+    made: set[str] = set()
+    found: set[Destroyed] = set()
+    for statement in plain.split(";"):
+        if made and (dropped := _DROPPED.fullmatch(statement)) is not None and dropped[1] in made:
+            continue  # the same text made it
+        if "create" in statement:
+            made.update(_MADE.findall(statement))
+        found.update(_of_statement(statement.strip()))
+    return frozenset(found)
 
 
 def _emptied(text: str) -> str:

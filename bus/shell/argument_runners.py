@@ -140,7 +140,25 @@ def _find(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
                 place += 1
             if inner:
                 yield Inner(argv=tuple(inner))
+                if inner[0].text in _REMOVERS and not _chooses(words):
+                    yield from (Inner(argv=(Arg("find"), Arg(root), Arg("-delete"))) for root in roots if root in _HERE)
         place += 1
+
+
+_REMOVERS: Final = names("rm unlink shred /bin/rm srm trash")
+_HERE: Final = names(". ./")
+_CHOOSING: Final = names(
+    "-name -iname -path -ipath -wholename -regex -iregex -empty -mtime -mmin -newer -size -ctime -atime -cmin -amin -user"
+    " -perm -inum -samefile -links -group -nouser -xtype -lname -uid"
+)
+"""The tests by which `find` finds a part of what is there."""
+
+
+def _chooses(words: Sequence[str]) -> bool:
+    """Whether a `find` finds only a part of what is there; all but a few names (`! -name .env`) is no such part."""
+    return any(
+        word in _CHOOSING and words[place - 1 : place] not in (["!"], ["-not"]) for place, word in enumerate(words)
+    )
 
 
 def _each(arg: Arg, found: Sequence[Arg]) -> list[Arg]:

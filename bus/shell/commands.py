@@ -11,6 +11,7 @@ from bus.shell.argument_runners import find_roots, found_below
 from bus.shell.expansions import ansi_c
 from bus.shell.inner import RUN_NAMES, names
 from bus.shell.programs.filters import CLIENTS, REWRITING, rewritten
+from bus.shell.programs.printed_code import CODE, printed_by_code
 from bus.shell.programs.searchers import SEARCHERS, found_files
 from bus.shell.words import MAX_LENGTH, MAYBE_EMPTY, PROJECT, UNKNOWN, UNSET, Output, is_hidden, shown
 
@@ -229,6 +230,7 @@ PRINTING: Final = (
         "find",
         "gfind",
     }
+    | CODE
     | REWRITING
     | CLIENTS
     | SEARCHERS
@@ -252,6 +254,8 @@ def printed(program: str, words: tuple[str, ...], stdin: Output) -> str | None:
         if program in ("cat", "head", "tail") and words[-1:] == ("/dev/null",):
             return ""
         return None
+    if program in CODE:
+        return printed_by_code(program, words)
     if program == "echo":
         escapes = bool(words) and words[0] in ("-e", "-ne", "-en")
         text = " ".join(words[1:] if words and words[0] in ("-n", "-e", "-E", "-ne", "-en") else words)

@@ -19,6 +19,7 @@ from bus.shell.words import UNKNOWN
 
 _MOST_CALLS: Final = 512
 _LONGEST: Final = 64 * 1024
+_LONGEST_CHAIN: Final = 400
 _NETWORK: Final = "curl"
 """The source of code from the network, whichever library fetches it."""
 
@@ -35,14 +36,16 @@ def python_calls(code: str, operands: Sequence[str] = ()) -> Iterator[Inner]:
         tree = ast.parse(code)
     except (ValueError, RecursionError, MemoryError) as error:
         raise SyntaxError(str(error)) from error
-    reader = _Code(operands)
+    reader = PythonCode(operands)
     calls = reader.calls(tree)
     yield from islice(calls, _MOST_CALLS)
+    if "get_method" in code and "DELETE" in code:
+        yield from _own_method(tree)
     if reader.cut or next(calls, None) is not None:
         yield Inner(unread=programs_named(code, functions.PYTHON_PROGRAMS))
 
 
-class _Code(PythonValues):
+class PythonCode(PythonValues):
     """State while one text is read from its beginning to its end."""
 
     def calls(self, tree: ast.AST) -> Iterator[Inner]:
@@ -107,6 +110,7 @@ class _Code(PythonValues):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in targets:
                 self._bind(target, self.texts(node.value), self._sources(node.value))
+                self._bind_chain(target, node.value)
                 dotted = self.dotted(node.value)
                 if isinstance(target, ast.Name) and self.is_list(node.value):
                     self.lists.add(target.id)
@@ -134,9 +138,11 @@ class _Code(PythonValues):
             self.values[node.target.id] = joined[:MOST]
         elif isinstance(node, ast.For | ast.comprehension):
             self._bind(node.target, self.texts(node.iter), self._sources(node.iter))
+            self._bind_chain(node.target, node.iter)
         elif isinstance(node, ast.With):
             for item in node.items:
                 if item.optional_vars is not None:
+                    self._bind_chain(item.optional_vars, item.context_expr)
                     self._bind(item.optional_vars, self.texts(item.context_expr), self._sources(item.context_expr))
 
     def _bind(self, target: ast.expr, texts: list[str], sources: tuple[str, ...]) -> None:
@@ -144,6 +150,11 @@ class _Code(PythonValues):
             if isinstance(name, ast.Name):
                 self.values[name.id] = texts
                 self.sources[name.id] = sources
+
+    def _bind_chain(self, target: ast.expr, value: ast.expr) -> None:
+        """Note which calls a variable comes from, where a library of services is imported."""
+        if self.libraries and isinstance(target, ast.Name) and len(chain := self.chain(value)) <= _LONGEST_CHAIN:
+            self.chains[target.id] = chain
 
     def _keyword(self, node: ast.Call, name: str) -> ast.expr | None:
         return next((word.value for word in node.keywords if word.arg == name), None)
@@ -267,12 +278,20 @@ class _Code(PythonValues):
             except (SyntaxError, ValueError, RecursionError, MemoryError):
                 tree = None
             if tree is not None and tree.body:
-                inside = _Code()
+                inside = PythonCode()
                 inside.names, inside.values = dict(self.names), dict(self.values)
                 inside.libraries = self.libraries
                 yield from (one for one in inside.calls(tree) if one.argv or one.script)
                 self.cut = self.cut or inside.cut
         yield Inner(sources=self._sources(node))
+
+
+def _own_method(tree: ast.AST) -> Iterator[Inner]:
+    """The requests of code whose `get_method` returns DELETE: to each address in it."""
+    texts = [one.value for one in ast.walk(tree) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    for text in texts[:_MOST_CALLS]:
+        if request := deleted_address([text, "DELETE"]):
+            yield request
 
 
 def _argv(words: Sequence[str], directory: str) -> Inner:

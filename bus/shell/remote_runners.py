@@ -28,7 +28,7 @@ _SCRATCH: Final = lazy_regex(
     r"|\.pytest_cache|\.mypy_cache|scratch|workspace|\.npm|\.turbo)(?:/|$|\*)|\.(?:pyc|log|lock|pid|tmp)$|^/(?:bin|usr/bin|dev)/"
 )
 _LOOKED_INTO: Final = SHELLS | names(
-    "rm find unlink shred truncate rmdir mv dd xargs env sudo su gosu busybox fleethook chroot nsenter"
+    "rm find unlink shred truncate rmdir mv dd xargs env sudo su gosu busybox fleethook chroot nsenter curl wget http xh"
 )
 _FAR: Final = names(
     "git terraform tofu terragrunt pulumi kubectl helm aws gcloud gsutil az doctl heroku fly flyctl vercel netlify railway"

@@ -283,6 +283,8 @@ def _arguments(
             depth -= 1
             if depth <= 0 and sign == ")":
                 break
+        elif sign == "~" and code[place - 2 : place - 1] not in ("=", "!"):  # perl's `$ENV{HOME}` outside of a literal
+            words.append(sign)
         elif sign in ("+", ".") and words:
             joined = True
         elif sign == "\n" and depth <= 0:
@@ -293,7 +295,8 @@ def _arguments(
 def _gathered(code: str) -> list[str]:
     """The patterns in a text that are arguments of `glob` or a similar function."""
     found = re.findall(
-        r"""(?:glob|readdirSync|readdir|scandir|children|entries|find|Dir(?=\[))\s*[(\[]?\s*['"]([^'"]+)['"]""", code
+        r"""(?:glob|readdirSync|readdir|scandir|children|entries|find|walk|each_child|DirectoryIterator|FilesystemIterator|Dir(?=\[))\s*[(\[]?\s*['"]([^'"]+)['"]""",
+        code,
     )
     found += re.findall(r"<([/~][^<>\n]*)>", code)
     found += re.findall(r"\bfind(?:depth)?\s*\(.{0,400},\s*['\"]([^'\"]+)['\"]", code)

@@ -13,7 +13,7 @@ from bus.shell.inner import Arg, Inner, args_of
 from bus.shell.interpreters import may_prompt, opens_prompt
 from bus.shell.line_state import NOTHING, CommandContext, LineState, is_socket, may_write, scripts_made, together
 from bus.shell.plain_lines import Stage, Statement
-from bus.shell.programs.filters import REWRITING, is_worked_out
+from bus.shell.programs.filters import DECODING, REWRITING, is_worked_out
 from bus.shell.programs.made_files import later_scripts, runs_later
 from bus.shell.programs.options import hands_over
 from bus.shell.programs.variables import variable_script
@@ -272,6 +272,8 @@ class Shell(ABC):
         if inner is None:
             runs = known.runs_others or (known.may_run and hands_over(words))
             inner = _inner_of(program, argv, call.stdin) if runs else []
+        if argv[0].sources and not DECODING.isdisjoint(argv[0].sources):  # `$(echo cm0= | base64 -d) x`
+            inner = [*inner, Inner(sources=argv[0].sources)]
         place = len(found.items)
         prompt = known.prompts and opens_prompt(program, args) and not call.reads
         stdin, path = call.stdin.text, known.path
@@ -320,7 +322,9 @@ class Shell(ABC):
             partly = one.script is not None and UNKNOWN in one.script
             if not partly or any(below.program == UNKNOWN for below in self.found.items[first:]):
                 worked_out = is_worked_out(one.script)
-                code_from += [name for name in one.sources if not (worked_out and name in REWRITING)]
+                code_from += [
+                    name for name in one.sources if not (worked_out and name in REWRITING and name not in DECODING)
+                ]
         if code_from:
             code = tuple(dict.fromkeys(code_from))
             self.found.items[place] = self.found.items[place]._replace(code_from=code)

@@ -22,6 +22,7 @@ _SIGNS: Final = (
     ".=",
     "<<",
     "each",
+    "Each",
     "for ",
     "for(",
     ".map",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import codecs
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -132,6 +134,23 @@ def _cut(words: Sequence[str], text: str) -> str | None:
     return "\n".join(line[max(start - 1, 0) : end] for line in text.split("\n"))
 
 
+def _base64(words: Sequence[str], text: str) -> str | None:
+    if not any(word in ("-d", "-D", "--decode", "-di", "-id") for word in words):
+        return None
+    try:
+        return base64.b64decode(text, validate=False).decode() or None
+    except (ValueError, binascii.Error):
+        return None
+
+
+def _xxd(words: Sequence[str], text: str) -> str | None:
+    flags = "".join(word[1:] for word in words if word[:1] == "-")
+    try:
+        return bytes.fromhex(text).decode() or None if "r" in flags and "p" in flags else None
+    except ValueError:
+        return None
+
+
 _FILTERS: Final[Mapping[str, Callable[[Sequence[str], str], str | None]]] = {
     "tr": _tr,
     "gtr": _tr,
@@ -139,9 +158,14 @@ _FILTERS: Final[Mapping[str, Callable[[Sequence[str], str], str | None]]] = {
     "sed": _sed,
     "gsed": _sed,
     "cut": _cut,
+    "base64": _base64,
+    "gbase64": _base64,
+    "xxd": _xxd,
 }
 REWRITING: Final = frozenset(_FILTERS)
 """The filters whose output can be worked out."""
+DECODING: Final = names("base64 gbase64 xxd")
+"""Those of them that nobody can read the input of; what they print is judged, and running it counts as hidden code too."""
 
 
 def is_worked_out(text: str | None) -> bool:

@@ -42,6 +42,8 @@ class PythonValues:
         """Variables that hold a list, also one with a single text."""
         self.libraries: set[str] = set()
         """The libraries of services that are imported (`bus.shell.programs.service_calls`)."""
+        self.chains: dict[str, str] = {}
+        """The calls and attributes that a variable comes from: `docker.from_env.containers.list`."""
         self.stars: list[str] = []
         """The modules that the code imports with `from module import *`."""
 
@@ -91,7 +93,8 @@ class PythonValues:
                 node = node.value
             else:
                 return ".".join(["", *reversed(parts)])
-        return ".".join([self.names.get(node.id, node.id), *reversed(parts)])
+        first = self.names.get(node.id) or self.chains.get(node.id, node.id)
+        return ".".join([first, *reversed(parts)])
 
     def texts(self, node: ast.expr, depth: int = 0) -> list[str]:
         """The texts that an expression may have as its value; UNKNOWN for a part that only running it can tell."""
@@ -149,6 +152,13 @@ class PythonValues:
             return list(self.operands) or [UNKNOWN]
         if isinstance(node, ast.Subscript) and self.dotted(node.value) == "os.environ":
             return ["~"] if self.texts(node.slice, depth + 1) in (["HOME"], ["USERPROFILE"]) else [UNKNOWN]
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr in ("__file__", "__path__")
+            and (of := self.dotted(node.value))
+        ):
+            folder = f"/.python/site-packages/{of.replace('.', '/')}"
+            return [f"{folder}/__init__.py" if node.attr == "__file__" else folder]
         if isinstance(node, ast.Attribute) and node.attr in ("parent", "path", "name"):
             return [f"{text}/.." if node.attr == "parent" else text for text in self.texts(node.value, depth + 1)]
         if isinstance(node, ast.Call):
@@ -191,6 +201,8 @@ class PythonValues:
             for part in parts[1:]:
                 found = [_joined(a, b) for a in found for b in part[:8]][:MOST]
             return found
+        if name == "os.path.dirname" and node.args:
+            return [f"{text}/.." for text in self.texts(node.args[0], depth + 1)]
         if name in functions.SAME and node.args:
             return self.texts(node.args[0], depth + 1)
         if name in functions.BELOW:

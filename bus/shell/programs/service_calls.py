@@ -19,6 +19,7 @@ _SQL: Final = ("sqlite3", "database")
 _BY_LIBRARY_TABLE: Final = r"""
 docker podman :: volumes\.prune$|\.(?:prune_volumes|remove_volume)$ :: docker volume prune -a -f
 docker podman :: (?:containers|images|networks)\.(?:prune\w*|remove)$ :: docker system prune -a -f
+docker podman :: (?:containers|images|networks|volumes)\.list\.(?:remove|kill)$ :: docker system prune -a -f
 docker podman :: (?:volumes\.get|\w*vol\w*|\bv)\.remove$ :: docker volume prune -a -f
 kubernetes kubernetes_asyncio openshift pykube kr8s lightkube :: (?:^|\.)delete(?:_\w+)?$ :: kubectl delete namespace x
 boto3 botocore aioboto3 aiobotocore :: \.(?:delete|terminate|purge_queue|schedule_key_deletion)$ :: aws s3api delete-object
@@ -102,7 +103,7 @@ _QUOTED_SQL: Final = lazy_regex(
 def service_calls(code: str) -> Iterator[Inner]:
     """What code in another language than Python deletes through services' libraries and over HTTP."""
     lowered = code.lower()
-    if "http" in code and "del" in lowered and _DELETE.search(code):
+    if "http" in lowered and "del" in lowered and _DELETE.search(code):
         for match in islice(_URL.finditer(code), _MOST):
             yield _command(("curl", "-X", "DELETE", match[1]))
         for match in islice(_HOST.finditer(code), _MOST):

@@ -18,11 +18,16 @@ WORKED_OUT = [
     ("sed", ["s/.*/rm &/"], "a", "rm a"),
     ("sed", ["s,A,b,gI"], "aAa", "bbb"),
     ("cut", ["-c2-"], "xrm x", "rm x"),
+    ("base64", ["-d"], "cm0gLXJmIC8=", "rm -rf /"),
+    ("xxd", ["-r", "-p"], "2f657463", "/etc"),
     ("grep", ["^DROP"], None, f"DROP TABLE {UNKNOWN};"),
     ("psql", ["-Atc", "select 'DROP TABLE ' || t || ';' from x"], None, f"DROP TABLE {UNKNOWN};{UNKNOWN}"),
 ]
 NOT_KNOWN = [
     ("tr", ["-cd", "a"], "abc"),
+    ("base64", [], "rm"),
+    ("base64", ["-d"], "!"),
+    ("xxd", ["-r"], "00"),
     ("sed", ["/x/d"], "abc"),
     ("sed", ["s/x/y/"], None),
     ("cut", ["-d:", "-f1"], "a:b"),
