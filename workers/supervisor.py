@@ -22,6 +22,7 @@ import msgspec
 
 from bus.config.settings import Settings
 from bus.errors import FleethookError, ServerError
+from bus.lazy.conversions import from_json
 from bus.secrets.sealing import make_key
 from bus.system.directories import Directories
 from bus.system.locks import own, owner, write_private
@@ -171,7 +172,7 @@ def running(places: Directories) -> State | None:
     if pid is None:
         return None
     try:
-        return msgspec.json.decode(places.pid_file.read_bytes(), type=State)
+        return from_json(places.pid_file.read_bytes(), State)
     except (FileNotFoundError, msgspec.DecodeError):  # it has just started, or is about to end
         return State(pid, 0.0, 0, ready=False, children=())
 

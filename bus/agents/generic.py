@@ -9,6 +9,7 @@ import msgspec
 from bus.agents.base import Capability
 from bus.errors import DecodeError
 from bus.events import GATES, OWN, STOPS, Event, EventType, source_name
+from bus.lazy.conversions import converted
 from bus.shim.answer import HookAnswer
 from bus.tools import canonical_input, canonical_tool
 from bus.verdicts import Verdict
@@ -76,7 +77,7 @@ class _Dialect:
         known: dict[str, Any] = {name: value for name, value in fields.items() if name in _FIELDS}
         known.setdefault("type", native)
         try:
-            event = msgspec.convert(known, Event)
+            event = converted(known, Event)
         except msgspec.ValidationError as error:
             raise DecodeError(f"not a valid event: {error}") from error
         if not event.type.strip():

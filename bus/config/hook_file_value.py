@@ -22,6 +22,7 @@ from bus.hooks import HOOK_DIALECTS, Endpoint, Hook, Layer, Plugin
 from bus.http.address_policy import parse_target
 from bus.http.address_policy import policy as address_policy
 from bus.http.proxies import check_proxy
+from bus.lazy.conversions import converted
 from bus.lazy.regex import lazy_regex
 from bus.matching.conditions import compile_condition
 from bus.matching.patterns import check_pattern, check_tool
@@ -156,7 +157,7 @@ def from_document(plain: Mapping[str, Any], *, layer: Layer = "fleet") -> HookFi
     found = explain(dict(plain), Contents)
     if found is not None:
         raise ConfigError(found[0], file=_PUBLISHED, hint=found[1])
-    contents = msgspec.convert(dict(plain), Contents)
+    contents = converted(dict(plain), Contents)
     _check_published(contents)
     hooks = tuple(msgspec.structs.replace(hook, layer=layer) for hook in contents.hooks)
     endpoints = tuple(msgspec.structs.replace(endpoint, layer=layer) for endpoint in contents.endpoints)

@@ -14,6 +14,7 @@ from bus.config.field_types import END
 from bus.config.setting_types import DAY, HOUR, MIB, MINUTE, check_url, count, measured, size, text, time, word
 from bus.config.validation import explain, is_extra, suggestion
 from bus.errors import ConfigError
+from bus.lazy.conversions import converted
 from bus.verdicts import Policy
 
 GobbyReload = Literal["auto", "on", "off"]
@@ -352,7 +353,7 @@ def parse_setting(name: str, raw: object) -> Any:
         raise ConfigError(found[0], hint=found[1])
     if shape.schemes and isinstance(value, str) and value:
         check_url(name, value, shape.schemes)
-    return getattr(msgspec.convert({name: value}, Settings), name)
+    return getattr(converted({name: value}, Settings), name)
 
 
 def duration(name: str, raw: str) -> float:

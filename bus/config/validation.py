@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, TypeVar
 
@@ -13,12 +12,10 @@ from msgspec import inspect
 
 from bus.config.documents import Document, PathParts, Plain, dotted
 from bus.errors import ConfigError
+from bus.lazy.conversions import converted
 from bus.lazy.regex import lazy_regex
 
 T = TypeVar("T")
-
-_building: Final = threading.Lock()
-_built: Final[set[type]] = set()
 
 MISNOMERS: Final[Mapping[str, str]] = {
     "event": "on",
@@ -98,28 +95,15 @@ def is_extra(key: str) -> bool:
     return key == "$schema" or key.startswith("x-")
 
 
-def build(kind: type) -> None:
-    """Have msgspec read a type and those inside it, in one thread; call it before a first conversion that may be in any thread.
-
-    msgspec 0.22 makes what it knows of a type visible before it is complete: two threads that convert to one type for the first
-    time end the process by a segmentation fault (4 of 40 tries with eight threads).
-    """
-    if kind not in _built:
-        with _building:
-            msgspec.json.Decoder(kind)
-            _built.add(kind)
-
-
 def convert(document: Document, path: PathParts, value: Plain, kind: type[T]) -> tuple[T | None, list[ConfigError]]:
     """The value as a `kind`, or the errors: every unknown key and the first wrong value, each with line and column.
 
     `value` is the value at `path`; the caller may have removed or added keys.
     """
     problems: list[ConfigError] = []
-    build(kind)
     for _ in range(_UNKNOWN_LIMIT):
         try:
-            converted = msgspec.convert(value, kind)
+            result = converted(value, kind)
         except msgspec.ValidationError as error:
             what, steps = _finding(error, value)
             unknown = _UNKNOWN.match(what)
@@ -135,15 +119,14 @@ def convert(document: Document, path: PathParts, value: Plain, kind: type[T]) ->
                 problems.append(document.error(place, f'unknown key "{key[:80]}"', hint=hint, key=True))
             value = _without(value, (*steps, key))
         else:
-            return (None if problems else converted), problems
+            return (None if problems else result), problems
     return None, problems
 
 
 def explain(value: Plain, kind: type) -> tuple[str, str] | None:
     """Message and hint for a value that is not from a file; None where it is a valid `kind`."""
-    build(kind)
     try:
-        msgspec.convert(value, kind)
+        converted(value, kind)
     except msgspec.ValidationError as error:
         what, steps = _finding(error, value)
         return _explain(steps, what, value, kind)

@@ -27,6 +27,7 @@ from bus.hookfiles.command_results import failure, output
 from bus.hookfiles.gobby_workflows import FOLDER, is_workflow, read_workflows
 from bus.hooks import DEFAULT_TIMEOUT, Endpoint, Hook, HttpCall, Layer
 from bus.http.address_policy import parse_target
+from bus.lazy.conversions import converted
 from bus.lazy.regex import lazy_regex
 from bus.outcomes import Outcome
 from bus.system.processes import Finished
@@ -347,7 +348,7 @@ class _Gobby:
         if not isinstance(value, dict):
             raise DecodeError(f"the answer is a JSON {type(value).__name__}, not an object")
         try:
-            reply = msgspec.convert(value, _PolicyReply)
+            reply = converted(value, _PolicyReply)
         except msgspec.ValidationError as error:
             raise DecodeError(f"the answer does not fit: {error}") from error
         decision = _DECISIONS.get((reply.decision or "allow").lower())

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from bus.errors import DecodeError
+from bus.lazy.conversions import converted
 from bus.outcomes import Outcome
 from bus.verdicts import Decision
 from bus.wire.codec import read_json
@@ -33,7 +34,7 @@ def read_reply(raw: bytes, hook: str) -> Outcome:
     if not isinstance(value, dict):
         raise DecodeError(f"the answer is a JSON {type(value).__name__}, not an object")
     try:
-        reply = msgspec.convert(value, _HookReply)
+        reply = converted(value, _HookReply)
     except msgspec.ValidationError as error:
         raise DecodeError(f"the answer does not fit: {error}") from error
     decision: Decision = "abstain" if reply.decision is None or reply.decision == "continue" else reply.decision

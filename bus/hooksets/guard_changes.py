@@ -11,6 +11,7 @@ import msgspec
 from bus.errors import DecodeError
 from bus.events import Event, EventType
 from bus.hooks import Hook
+from bus.lazy.conversions import converted, from_json
 from bus.matching.rule_fields import RuleDecision
 from bus.verdicts import Decision, strictest
 from bus.wire.announcements import announce, announced_key
@@ -104,7 +105,7 @@ async def list_spooled(connections: Connections, keys: Keys, event: Event) -> bo
     try:
         losses = [(loss["guard"], loss["how"]) for loss in event.data["losses"]]
         fields = {"about": event.id, **event.data, "losses": losses, "host": event.host, "ms": event.time}
-        change = msgspec.convert(fields, type=GuardChange)
+        change = converted(fields, GuardChange)
     except (msgspec.ValidationError, LookupError, TypeError) as error:
         raise DecodeError(f"event {event.id} describes no change of guards: {error}") from error
     with connections.lease() as connection:
@@ -136,7 +137,7 @@ async def list_change(connections: Connections, keys: Keys, change: GuardChange,
 
 def _change_id(raw: bytes) -> str:
     try:
-        return msgspec.json.decode(raw, type=GuardChange).about
+        return from_json(raw, GuardChange).about
     except msgspec.MsgspecError:
         return ""
 
@@ -146,7 +147,7 @@ async def read_changes(connections: Connections, keys: Keys, most: int = KEPT) -
     with connections.lease() as connection:
         (reply,) = await connection.exchange([("LRANGE", keys("weakened"), 0, most - 1)])
     try:
-        return [msgspec.json.decode(raw, type=GuardChange) for raw in checked(reply, "reading changes of the guards")]
+        return [from_json(raw, GuardChange) for raw in checked(reply, "reading changes of the guards")]
     except msgspec.MsgspecError as error:
         raise DecodeError("a kept change of the guards cannot be read") from error
 

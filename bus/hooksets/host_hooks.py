@@ -27,6 +27,7 @@ from bus.hooksets.in_force import POLL_SECONDS, HookSet, Watcher
 from bus.hooksets.layers import Layered
 from bus.hooksets.projects import project_in_force
 from bus.hooksets.trust import listed
+from bus.lazy.conversions import converted
 from bus.verdicts import Policy, Verdict
 from bus.wire.codec import pack, unpack
 from bus.wire.connections import Command, Connections
@@ -256,7 +257,7 @@ def read_record(fields: Iterable[bytes]) -> HostHooks | None:
     groups: list[HookGroup] = []
     for raw in fields:
         try:
-            groups += msgspec.convert(unpack(raw), list[HookGroup], strict=False)
+            groups += converted(unpack(raw), list[HookGroup], strict=False)
         except (DecodeError, msgspec.ValidationError) as error:
             log.warning("another host's record of hooks cannot be read: %s; it counts for every event", error)
             groups.append(HookGroup(id="unknown", on=("*",), layer="user"))

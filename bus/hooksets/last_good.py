@@ -19,6 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from bus.errors import ConfigError
+from bus.lazy.conversions import from_json
 from bus.system.directories import make_private
 from bus.system.locks import write_private
 
@@ -85,7 +86,7 @@ def read_kept(folder: Path, path: Path) -> Kept | None:
             if found.st_uid != os.geteuid() or found.st_mode & 0o022 or not stat.S_ISREG(found.st_mode):
                 log.error("%s: other users can write this file, so it is not used; remove it", place)
                 return None
-            kept = msgspec.json.decode(stream.read(_MOST_BYTES), type=Kept)
+            kept = from_json(stream.read(_MOST_BYTES), Kept)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         log.error("%s: the last good content of %s cannot be read: %s", place, path, error)
         return None

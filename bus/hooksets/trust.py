@@ -26,6 +26,7 @@ import msgspec
 from bus.config.documents import Source, Stamp, loads, read_file, stamp
 from bus.errors import ConfigError
 from bus.hooksets.named_files import is_below, matched_files, named_files
+from bus.lazy.conversions import from_json
 from bus.system.directories import config_file, make_private
 from bus.system.locks import write_private
 
@@ -250,7 +251,7 @@ def _read(store: Path) -> _Store:
             found = os.fstat(descriptor)
             if found.st_uid != os.geteuid() or found.st_mode & 0o022 or not stat.S_ISREG(found.st_mode):
                 raise ConfigError("other users can write this file", file=str(store), hint="remove it, and trust again")
-            return msgspec.json.decode(stream.read(), type=_Store)
+            return from_json(stream.read(), _Store)
     except FileNotFoundError:
         return _Store()
     except OSError as error:

@@ -14,6 +14,7 @@ from bus.errors import ConfigError, DecodeError, FleethookError
 from bus.http.webhook_client import Reply, WebhookClient
 from bus.judge.answers import SCHEMA
 from bus.judge.messages import Message
+from bus.lazy.conversions import converted
 from bus.secrets.redaction import redact_text
 from bus.secrets.references import fill, recent_secret
 from bus.tracing.context import TraceContext
@@ -203,7 +204,7 @@ class Chat:
         if len(reply.body) >= CAP:
             raise ModelFailed(f"the model's endpoint answered with more than {CAP // 1024} KiB", shown)
         try:
-            answer = msgspec.convert(read_json(reply.body), _Answer)
+            answer = converted(read_json(reply.body), _Answer)
         except (DecodeError, msgspec.ValidationError) as error:
             raise ModelFailed(f"the model's endpoint gave no chat completion: {error}", shown) from None
         self._count(answer.usage)

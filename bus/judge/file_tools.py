@@ -19,6 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from bus.errors import FleethookError
+from bus.lazy.conversions import converted
 from bus.lazy.regex import lazy_regex
 from bus.matching.regexes import Regex, compile_regex
 from bus.secrets.redaction import redact_text
@@ -131,7 +132,7 @@ class FileTools:
         if not is_project(self._root):
             raise Refused("the event has no project on this machine")
         try:
-            given = msgspec.convert(json.loads(arguments or "{}"), _Arguments)
+            given = converted(json.loads(arguments or "{}"), _Arguments)
         except (ValueError, RecursionError, msgspec.ValidationError):
             raise Refused("the arguments are not a JSON object of the tool's parameters") from None
         if name == "read_file":

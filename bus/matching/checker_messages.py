@@ -9,6 +9,7 @@ import msgspec
 
 from bus.errors import ConditionError, FleethookError, OverBudget
 from bus.events import Event
+from bus.lazy.conversions import msgpack_decoder
 from bus.matching.conditions import compile_condition
 from bus.matching.disk import Disk, full_disk
 from bus.matching.rules import Match, Rule, judge, unread_notes
@@ -133,5 +134,5 @@ def _plain(value: Any) -> Any:
     return value
 
 
-QUESTIONS: Final = msgspec.msgpack.Decoder(MatchQuestion)
-ANSWERS: Final = msgspec.msgpack.Decoder(ItemAnswer)
+QUESTIONS: Final = msgpack_decoder(MatchQuestion)
+ANSWERS: Final = msgpack_decoder(ItemAnswer)

@@ -20,6 +20,7 @@ import msgspec
 from bus.errors import ConfigError
 from bus.hooks import Plugin
 from bus.hooksets.plugins.sources import find_source, plugin_folders
+from bus.lazy.conversions import converted
 from bus.plugins.gobby_names import add_gobby_modules
 from bus.plugins.messages import LoadedPlugin
 from bus.plugins.plugin import HookPlugin, PluginAction
@@ -195,7 +196,7 @@ def checked_config(kind: type[HookPlugin], config: Mapping[str, Any]) -> dict[st
         return filled
     if isinstance(schema, type) and (issubclass(schema, msgspec.Struct) or dataclasses.is_dataclass(schema)):
         try:
-            value = msgspec.convert(dict(config), schema)
+            value = converted(dict(config), schema)
         except msgspec.ValidationError as error:
             raise ConfigError(f"its config does not fit: {error}") from error
         # msgspec leaves out the defaults of a dataclass (seen in 0.22).

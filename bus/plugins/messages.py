@@ -14,6 +14,7 @@ import msgspec
 from bus.errors import DecodeError
 from bus.events import Event
 from bus.hooks import Plugin
+from bus.lazy.conversions import msgpack_decoder
 from bus.wire.codec import MAX_BODY
 
 MOST_BYTES: Final = MAX_BODY + 1024 * 1024
@@ -111,9 +112,9 @@ class Answer(msgspec.Struct, frozen=True, tag=7, array_like=True):
     """A workflow's variables as an action left them, if it changed any."""
 
 
-TO_PROCESS: Final = msgspec.msgpack.Decoder(Load | Call | Invoke | Cancel | Finish)
-TO_WORKER: Final = msgspec.msgpack.Decoder(Loaded | Answer)
-EVENTS: Final = msgspec.msgpack.Decoder(Event)
+TO_PROCESS: Final = msgpack_decoder(Load | Call | Invoke | Cancel | Finish)
+TO_WORKER: Final = msgpack_decoder(Loaded | Answer)
+EVENTS: Final = msgpack_decoder(Event)
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from bus.errors import DecodeError
 from bus.events import Event
+from bus.lazy.conversions import converted, msgpack_decoder
 from bus.verdicts import Verdict
 from bus.wire.long_json import has_long_text, write_long
 
@@ -35,8 +36,8 @@ _SMALL: Final = 16 * 1024
 msgpack (measured); if it fails, msgpack reads the message or reports what is wrong."""
 
 _WRITE: Final = msgspec.msgpack.Encoder().encode
-_READ_EVENT: Final = msgspec.msgpack.Decoder(Event).decode
-_READ_VERDICT: Final = msgspec.msgpack.Decoder(Verdict).decode
+_READ_EVENT: Final = msgpack_decoder(Event).decode
+_READ_VERDICT: Final = msgpack_decoder(Verdict).decode
 _STAMP: Final = b"\xa1v" + bytes([SCHEMA])
 """The schema number at the beginning of the maps that we write, after the first byte."""
 
@@ -192,7 +193,7 @@ def _convert(value: object, kind: type[_T]) -> _T:
     if not isinstance(version, int) or version < 1:
         raise DecodeError("schema number `v` is not a positive integer")
     try:
-        return msgspec.convert(value, kind)
+        return converted(value, kind)
     except msgspec.ValidationError as error:
         raise DecodeError(f"not a valid {kind.__name__.lower()}: {error}") from error
 

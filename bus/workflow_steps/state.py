@@ -9,6 +9,7 @@ import msgspec
 
 from bus.errors import DecodeError
 from bus.events import Event
+from bus.lazy.conversions import msgpack_decoder
 from bus.outcomes import Outcome
 
 MOST_STATE: Final = 256 * 1024
@@ -111,8 +112,8 @@ def outcome_of(record: FlowRecord) -> Outcome:
     )
 
 
-_STATE: Final = msgspec.msgpack.Decoder(FlowState)
-_RECORD: Final = msgspec.msgpack.Decoder(FlowRecord)
+_STATE: Final = msgpack_decoder(FlowState)
+_RECORD: Final = msgpack_decoder(FlowRecord)
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from bus.errors import ConditionError, FleethookError, PatternError
 from bus.events import Event
+from bus.lazy.conversions import converted
 from bus.verdicts import Policy
 from bus.workflow_steps.effects import Effects
 from bus.workflow_steps.scope import event_names, expression_names
@@ -22,7 +23,7 @@ from bus.workflows.values import FlowStep, Workflow
 
 def names_of(workflow: Workflow, record: FlowRecord, event: Event, action: str) -> dict[str, Any]:
     """What the texts of a carried action read: the event, and the variables as they were at it."""
-    state = msgspec.convert(record.names.get("state") or {"workflow": workflow.name}, FlowState)
+    state = converted(record.names.get("state") or {"workflow": workflow.name}, FlowState)
     names = {**event_names(event), **expression_names(workflow, state, record.names.get("shared") or {}, event)}
     return {**names, "from_step": record.before, "to_step": record.after, **record.extras.get(action, {})}
 

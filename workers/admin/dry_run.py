@@ -20,6 +20,7 @@ from bus.hooksets.hookfile import HookFile, parse_hook_file
 from bus.hooksets.in_force import HookSet, Layered, Watcher
 from bus.hooksets.layers import is_disabled
 from bus.ids import event_id, host_name
+from bus.lazy.conversions import converted
 from bus.matching.conditions import Condition
 from bus.memory.facts import Memory
 from bus.memory.replayed import ReplayedMemory, remembers
@@ -116,7 +117,7 @@ def made_event(kind: str, *, source: str, tool: str, values: Sequence[str], cwd:
     if tool and isinstance(fields["input"], dict):
         fields["input"] = canonical_input(source, tool, fields["input"])
     try:
-        return msgspec.convert({**msgspec.to_builtins(event), **fields}, Event)
+        return converted({**msgspec.to_builtins(event), **fields}, Event)
     except msgspec.ValidationError as error:
         raise DecodeError(f"an event cannot have these values: {error}") from error
 

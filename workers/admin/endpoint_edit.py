@@ -25,6 +25,7 @@ from bus.config.endpoint_entry import EndpointEntry
 from bus.errors import ConfigError, NotFound
 from bus.hooks import NATIVE, Endpoint, OldSecret
 from bus.hooksets.hookfile import HookFile, parse_hook_file
+from bus.lazy.conversions import converted
 from bus.secrets.sealing import PREFIX
 
 Entry = dict[str, Any]
@@ -162,7 +163,7 @@ def set_changed(file: HookFile, name: str, change: Change) -> HookFile:
     hidden = {key: changed.pop(key) for key in ("secret", "old_secrets", "routing_key") if _sealed(changed.get(key))}
     new = msgspec.structs.replace(_read(changed, ids_of(file) - {name}), layer=old.layer, origin=old.origin)
     if "old_secrets" in hidden:
-        hidden["old_secrets"] = msgspec.convert(hidden["old_secrets"], tuple[OldSecret, ...])
+        hidden["old_secrets"] = converted(hidden["old_secrets"], tuple[OldSecret, ...])
     new = msgspec.structs.replace(new, **hidden)
     return replace(
         file, endpoints=tuple(new if endpoint is old else endpoint for endpoint in file.endpoints)

@@ -17,6 +17,7 @@ from bus.chain import changed_event
 from bus.errors import FleethookError, Unreachable
 from bus.events import GATES, OWN_SOURCE, Event, EventType
 from bus.ids import event_id
+from bus.lazy.conversions import from_json
 from bus.requests import Request
 from bus.secrets.redaction import redact_text
 from bus.tracing.context import at_trace, trace_of
@@ -245,7 +246,7 @@ class HeldRequests:
         found = dict(zip(names, checked(row, "reading a question"), strict=True))
         if found["rules"] is None:
             return None
-        asked = {(rule.layer, rule.hook) for rule in msgspec.json.decode(found["rules"], type=list[AskingRule])}
+        asked = {(rule.layer, rule.hook) for rule in from_json(found["rules"], list[AskingRule])}
         if not {(part.layer, part.hook) for part in parts} <= asked:
             return None
         return held_values.approval(question, "approved", found, ticket=late)

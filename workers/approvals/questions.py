@@ -12,6 +12,7 @@ import msgspec
 
 from bus.errors import AmbiguousId, NotFound
 from bus.ids import begins
+from bus.lazy.conversions import converted
 from bus.verdicts import ApprovalState, Policy
 from bus.wire.connections import Command, Connections
 from bus.wire.keys import Keys
@@ -217,7 +218,7 @@ def _question(name: str, row: Mapping[str, bytes | None]) -> Question | None:
     plain["agent_waits"] = text["state"] == "waiting" and not text["replied"]
     plain |= {"id": name, "has_secret": text["secret"] == "1"}  # noqa: S105 - a mark and no password
     plain |= {"input": json.loads(text.get("input") or "null"), "input_changed": text.get("input_changed") == "1"}
-    return msgspec.convert(plain, Question)
+    return converted(plain, Question)
 
 
 def needs_of(rows: Iterable[Need]) -> str:

@@ -10,6 +10,7 @@ import msgspec
 from bus.chain import changed_event
 from bus.errors import FleethookError
 from bus.events import Event
+from bus.lazy.conversions import from_json
 from bus.matching.exact_calls import ExactCall, call_input
 from bus.secrets.redaction import redact, redact_text
 from bus.wire.connections import Connections
@@ -61,7 +62,7 @@ async def read_remembered(connections: Connections, keys: Keys, question: Questi
         raise FleethookError(
             "this call cannot be remembered: it is no call of a tool, or it is too long for a hook file"
         )
-    return Remembered(question, msgspec.json.decode(text, type=tuple[ExactCall, ...]))
+    return Remembered(question, from_json(text, tuple[ExactCall, ...]))
 
 
 def check_approved(question: Question) -> None:

@@ -15,6 +15,7 @@ import msgspec
 
 from bus.events import OWN_SOURCE, Event, EventType
 from bus.ids import event_id
+from bus.lazy.conversions import from_msgpack
 from bus.secrets.redaction import redact_texts
 from bus.wire.announcements import announced_key
 from bus.wire.codec import encode_event
@@ -87,7 +88,7 @@ async def _due(connections: Connections, keys: Keys, now: int) -> list[tuple[byt
         due, unknown = [], []
         for member in checked(rows, "listing calls without their pre-hook event"):
             try:
-                due.append((member, msgspec.msgpack.decode(member, type=UncoveredCall)))
+                due.append((member, from_msgpack(member, UncoveredCall)))
             except (msgspec.DecodeError, msgspec.ValidationError):  # another version's
                 unknown.append(member)
         if unknown:

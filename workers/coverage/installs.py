@@ -20,6 +20,7 @@ from bus.ids import host_name
 from bus.installs.base import NAMES, InstallProblem, InstallScope, Scope
 from bus.installs.manifest import records
 from bus.installs.plan import installed, troubles
+from bus.lazy.conversions import from_json
 from bus.secrets.redaction import redact_text
 from bus.wire.connections import Connections
 from bus.wire.keys import INSTALLS_MS, Keys
@@ -136,6 +137,6 @@ async def read_installs(connections: Connections, keys: Keys, host: str) -> Host
     if not isinstance(raw, bytes):
         return None
     try:
-        return msgspec.json.decode(raw, type=HostInstalls)
+        return from_json(raw, HostInstalls)
     except (msgspec.DecodeError, msgspec.ValidationError):  # another version's
         return None

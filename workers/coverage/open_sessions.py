@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from bus.events import OWN, Event, EventType
+from bus.lazy.conversions import from_json
 from bus.wire.connections import Command, Connections
 from bus.wire.keys import DAY, Keys
 from bus.wire.streams import StreamEntry, checked, note_refused
@@ -95,7 +96,7 @@ async def open_sessions(connections: Connections, keys: Keys) -> list[OpenSessio
             names = [keys("session", member) for member in members[start : start + _PAGE]]
             (page,) = await connection.exchange([("MGET", *names)])
             kept = (raw for raw in checked(page, "reading the sessions that run") if raw is not None)
-            found += [msgspec.json.decode(raw, type=OpenSession) for raw in kept]
+            found += [from_json(raw, OpenSession) for raw in kept]
     return found
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from bus.agents.reporter import Reporter, agent_version
 from bus.events import OWN, PRE_TOOL, Event
+from bus.lazy.conversions import converted
 from bus.secrets.redaction import redact_text
 from bus.verdicts import Verdict
 from bus.wire.connections import Command, Connections
@@ -160,7 +161,7 @@ async def _rows(connections: Connections, keys: Keys) -> list[dict[bytes, bytes]
 
 def _report(row: dict[bytes, bytes]) -> AgentReport:
     known = {name.decode(): redact_text(value.decode("utf-8", "replace")) for name, value in row.items()}
-    return msgspec.convert(known, AgentReport, strict=False)
+    return converted(known, AgentReport, strict=False)
 
 
 def _count(found: dict[str, str | int], name: str, more: bool = True) -> None:

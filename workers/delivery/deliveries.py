@@ -16,6 +16,7 @@ from bus.hooks import Endpoint, Hook
 from bus.hooksets.in_force import HookSet
 from bus.http.timings import Phases
 from bus.ids import delivery_id
+from bus.lazy.conversions import from_msgpack
 from bus.pacing import parse_rate
 from bus.secrets.redaction import redact_text, redact_texts, redact_url
 from bus.verdicts import Verdict
@@ -337,9 +338,7 @@ def read_delivery(name: str, fields: Mapping[bytes, bytes]) -> Delivery:
         return int(digits) if digits.isascii() and digits.isdigit() else 0
 
     attempts = sorted(
-        (int(key[8:]), msgspec.msgpack.decode(value, type=Attempt))
-        for key, value in fields.items()
-        if key.startswith(b"attempt:")
+        (int(key[8:]), from_msgpack(value, Attempt)) for key, value in fields.items() if key.startswith(b"attempt:")
     )
     return Delivery(
         id=name,

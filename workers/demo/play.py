@@ -15,8 +15,6 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
-import msgspec
-
 from bus.client import Bus
 from bus.config.settings import Settings
 from bus.errors import FleethookError
@@ -25,6 +23,7 @@ from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.in_force import POLL_SECONDS
 from bus.hooksets.published import apply
 from bus.http.signing import generate_secret
+from bus.lazy.conversions import from_json
 from bus.shim.answer_file import AnswerFile, EventLine, compile_shim, hook_command, server_from_url, write_answer_file
 from bus.system.directories import Directories, directories
 from bus.wire.connections import Connections
@@ -341,7 +340,7 @@ async def _killed(stage: DemoContext) -> None:
     reports = []
     for agent in agents:
         out, _ = await agent.communicate()
-        reports.append(msgspec.json.decode(out, type=AgentResults))
+        reports.append(from_json(out, AgentResults))
     published = [name for report in reports for name in report.published]
     verdicts = sum(report.verdicts for report in reports)
     fallbacks = sum(report.fallbacks for report in reports)

@@ -14,6 +14,7 @@ from bus.agents import find
 from bus.errors import AmbiguousId, ConfigError, FleethookError, NotFound, PatternError
 from bus.events import OWN_SOURCE, SOURCES, Event, EventType
 from bus.ids import event_id, host_name
+from bus.lazy.conversions import from_json
 from bus.matching.scopes import scope_of
 from bus.requests import Request, is_canonical
 from bus.secrets.redaction import redact_text, redact_texts
@@ -263,4 +264,4 @@ def _addressees(row: dict[bytes, bytes]) -> Iterable[Addressee]:
     for key, raw in sorted(row.items()):
         if key.startswith(b"to:"):
             event, _, at = row.get(b"got:" + key[3:], b"").decode().partition(" ")
-            yield msgspec.structs.replace(msgspec.json.decode(raw, type=Addressee), event=event, at=int(at or 0))
+            yield msgspec.structs.replace(from_json(raw, Addressee), event=event, at=int(at or 0))

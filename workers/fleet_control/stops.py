@@ -11,6 +11,7 @@ from msgspec import Meta
 from bus.errors import ConfigError, NotFound
 from bus.events import OWN_SOURCE, Event, EventType
 from bus.ids import event_id, host_name
+from bus.lazy.conversions import from_json
 from bus.matching.scopes import scope_of
 from bus.secrets.redaction import redact_text
 from bus.wire.codec import encode_event
@@ -142,7 +143,7 @@ def read_stops(values: Iterable[bytes]) -> list[ActiveStop]:
     found = []
     for raw in values:
         try:
-            found.append(msgspec.json.decode(raw, type=ActiveStop))
+            found.append(from_json(raw, ActiveStop))
         except (msgspec.DecodeError, UnicodeDecodeError):  # of a newer version: the stricter reading
             found.append(ActiveStop(id="unreadable", at=0, by="an unknown version of fleethook"))
     return sorted(found, key=lambda stop: (stop.at, stop.id))

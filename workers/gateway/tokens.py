@@ -17,6 +17,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from bus.errors import ConfigError, FleethookError, NotFound
+from bus.lazy.conversions import from_json
 from bus.wire.connections import COMMAND_SECONDS, Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked, flat
@@ -86,7 +87,7 @@ async def list_tokens(connections: Connections, keys: Keys, seconds: float = COM
     found = []
     for raw in flat(checked(rows, "reading the tokens")).values():
         try:
-            found.append(msgspec.json.decode(raw, type=Token))
+            found.append(from_json(raw, Token))
         except msgspec.DecodeError:
             continue
     return tuple(sorted(found, key=lambda token: (token.created, token.name)))

@@ -12,6 +12,7 @@ import msgspec
 
 from bus.errors import DecodeError, FleethookError, Unreachable
 from bus.ids import host_name
+from bus.lazy.conversions import converted
 from bus.secrets.redaction import redact_text
 from bus.wire.codec import pack, unpack
 from bus.wire.connections import Connections
@@ -115,7 +116,7 @@ async def list_plugins(connections: Connections, keys: Keys) -> list[PluginState
     for report in reports:
         if isinstance(report, bytes):
             try:
-                found += msgspec.convert(unpack(report), list[PluginState], strict=False)
+                found += converted(unpack(report), list[PluginState], strict=False)
             except (DecodeError, msgspec.ValidationError) as error:
                 log.warning("a worker's report of its plugins cannot be read: %s", error)
     return sorted(found, key=lambda state: (state.name, state.worker))

@@ -18,6 +18,7 @@ import msgspec
 from bus.errors import DecodeError, FleethookError, NotFound, Unreachable
 from bus.hooksets.in_force import Watcher
 from bus.ids import consumer_name
+from bus.lazy.conversions import converted, from_json
 from bus.secrets.redaction import redact
 from bus.wire.connections import Connections
 from bus.wire.keys import DONE_MS, HEARTBEAT_MS, Keys
@@ -254,8 +255,8 @@ class _Lease:
 def _steps(connections: Connections, keys: Keys, watcher: Watcher, bulk_job: BulkJob) -> AsyncIterator[Step]:
     try:
         if bulk_job.kind == "replay":
-            return _replay(connections, keys, watcher, bulk_job, msgspec.convert(bulk_job.spec, ReplaySpec))
-        return _on_deliveries(connections, keys, bulk_job, msgspec.convert(bulk_job.spec, Filter))
+            return _replay(connections, keys, watcher, bulk_job, converted(bulk_job.spec, ReplaySpec))
+        return _on_deliveries(connections, keys, bulk_job, converted(bulk_job.spec, Filter))
     except msgspec.ValidationError as error:
         raise DecodeError(f"job {bulk_job.id}: its filters cannot be read: {error}") from error
 
@@ -276,7 +277,7 @@ async def _on_deliveries(
     """Retry, redrive or drop what passes the filter and has not changed since the job was created; the scripts count it."""
     fits_delivery, fits_letter = delivery_test(wanted), letter_test(wanted)
     index = "recent" if bulk_job.kind == "retry" else "dead"
-    after: Position = msgspec.json.decode(bulk_job.cursor, type=tuple[float, str]) if bulk_job.cursor else START
+    after: Position = from_json(bulk_job.cursor, tuple[float, str]) if bulk_job.cursor else START
     async for position, ids in walk(connections, keys, index, wanted, after):
         if bulk_job.kind == "retry":
             chosen = [
@@ -294,7 +295,7 @@ def _job(name: str, fields: dict[bytes, bytes]) -> BulkJob:
     def text(key: str) -> str:
         return fields.get(key.encode(), b"").decode("utf-8", "replace")
 
-    return msgspec.convert(
+    return converted(
         {
             "id": name,
             "kind": text("kind"),

@@ -14,6 +14,7 @@ import msgspec
 from bus.agents import find
 from bus.errors import ConditionError, DecodeError, NotFound, OverBudget, Unreachable
 from bus.events import Event, EventType, native_type, source_name
+from bus.lazy.conversions import converted
 from bus.matching.conditions import Condition, compile_condition
 from bus.matching.findings import holds
 from bus.matching.patterns import parse_tool
@@ -373,7 +374,7 @@ def moment(ms: int) -> str:
 
 
 def _redacted(value: Any, kind: type[Any]) -> Any:
-    return msgspec.convert(redact(msgspec.to_builtins(value)), kind)
+    return converted(redact(msgspec.to_builtins(value)), kind)
 
 
 def _type(source: str, native: str) -> str:

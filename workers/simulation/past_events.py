@@ -14,6 +14,7 @@ import msgspec
 from bus.errors import ConditionError, ConfigError, DecodeError, OverBudget
 from bus.events import Event
 from bus.ids import event_id
+from bus.lazy.conversions import converted
 from bus.matching.conditions import Condition, compile_condition
 from bus.matching.findings import holds
 from bus.requests import read_event, read_request
@@ -120,11 +121,11 @@ def _read_line(line: bytes, place: str, path: Path) -> Past | None:
 def _of_record(value: Mapping[str, Any], place: str, path: Path) -> Past:
     verdict = None
     if isinstance(value.get("verdict"), dict):
-        verdict = msgspec.convert(value["verdict"], Verdict)
+        verdict = converted(value["verdict"], Verdict)
     if "type" in value and "verdict" in value:
         if value.get("problem"):
             return Unreadable(place, str(value["problem"]))
-        event = msgspec.convert(dict(value), Event)
+        event = converted(dict(value), Event)
     else:
         raw = json.dumps(value).encode()
         event = read_payload(raw, source=payload_source(raw), cwd=path.absolute().parent)

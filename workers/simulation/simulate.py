@@ -10,6 +10,7 @@ import msgspec
 from bus.events import Event
 from bus.hooks import Hook
 from bus.hooksets.in_force import HookSet
+from bus.lazy.conversions import converted
 from bus.memory.replayed import ReplayedMemory, remembers
 from bus.runners.model import model_name
 from bus.secrets.redaction import redact, redact_text, redact_url
@@ -145,4 +146,4 @@ def simulation_record(found: Simulation) -> dict[str, Any]:
 
 def redacted_verdict(verdict: Verdict) -> Verdict:
     """The verdict without secrets that a rule or hook quoted from the event."""
-    return msgspec.convert(redact(msgspec.to_builtins(verdict)), Verdict)
+    return converted(redact(msgspec.to_builtins(verdict)), Verdict)

@@ -13,6 +13,7 @@ from bus.events import STOPS, Event
 from bus.hookfiles.claude.stdin import read_rewrite
 from bus.hookfiles.command_results import failure, hook_name, output, plain
 from bus.hooks import Hook
+from bus.lazy.conversions import converted
 from bus.outcomes import Outcome
 from bus.system.processes import Finished
 from bus.verdicts import Decision
@@ -134,8 +135,8 @@ def json_outcome(hook: Hook, name: str, event: Event, tool: str, raw: bytes, *, 
 
 
 def _read(hook: Hook, name: str, event: Event, tool: str, value: dict[str, Any]) -> Outcome:
-    answer = msgspec.convert(value, _Answer)
-    specific = msgspec.convert(answer.specific or {}, _Specific)
+    answer = converted(value, _Answer)
+    specific = converted(answer.specific or {}, _Specific)
     if answer.specific is not None and specific.event != name and not (hook.dialect == ION and specific.event is None):
         raise DecodeError(f"hookSpecificOutput.hookEventName has to be {name!r}, not {specific.event!r}")
     result = _AnswerValues()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -183,10 +184,15 @@ def check_json(file: str) -> ConfigError | None:
     return None
 
 
+@cache
+def _with_field(key: str, kind: Any) -> type[msgspec.Struct]:
+    """A type with one field."""
+    return msgspec.defstruct("Manifest", [(key, kind)], forbid_unknown_fields=True)
+
+
 def _check(document: Document, at: PathParts, key: str, value: Plain, kind: Any) -> Iterator[ConfigError]:
     """The errors of one field; a type that is wrong on the whole is named by its field."""
-    wrapped = msgspec.defstruct("Manifest", [(key, kind)], forbid_unknown_fields=True)
-    yield from convert(document, at[:-1], {key: value}, wrapped)[1]
+    yield from convert(document, at[:-1], {key: value}, _with_field(key, kind))[1]
     if key == "userConfig" and isinstance(value, dict):
         for name in value:
             if not _OPTION.match(name):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -163,12 +164,17 @@ def read_marketplace(root: Path) -> Marketplace:
     )
 
 
+@cache
+def _with_field(key: str) -> type[msgspec.Struct]:
+    """A type with one field of a marketplace."""
+    return msgspec.defstruct("Marketplace", [(key, _FIELDS[key])])
+
+
 def _top(document: Document, value: Mapping[str, Plain]) -> tuple[list[ConfigError], list[str]]:
     problems, warnings = [], []
     for key, part in value.items():
         if key in _FIELDS:
-            wrapped = msgspec.defstruct("Marketplace", [(key, _FIELDS[key])])
-            problems += convert(document, (), {key: part}, wrapped)[1]
+            problems += convert(document, (), {key: part}, _with_field(key))[1]
         elif not is_extra(key):
             near = nearest(key, _FIELDS)
             hint = f'did you mean "{near}"?' if near else "Claude Code ignores it"

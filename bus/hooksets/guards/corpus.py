@@ -10,6 +10,7 @@ import msgspec
 from bus.errors import ConfigError
 from bus.events import Event, EventType
 from bus.hooksets.guards import TEST_DIRECTORY
+from bus.lazy.conversions import from_json
 from bus.secrets.redaction import redact_text
 from bus.tools import TABLE, canonical_input, canonical_tool
 from bus.verdicts import Decision
@@ -153,7 +154,7 @@ def figures_by_group(judged: Iterable[Judged]) -> dict[str, CorpusFigures]:
 def _line(raw: bytes, place: str, host: str) -> CorpusLine:
     if len(raw) > _LONGEST:
         raise ValueError(f"it has {len(raw)} bytes; {_LONGEST} is the most")
-    entry = msgspec.json.decode(raw, type=_Entry)
+    entry = from_json(raw, _Entry)
     if sum((entry.command is not None, entry.prompt is not None, bool(entry.tool))) != 1:
         raise ValueError("it needs either `command`, or `tool` with `input`, or `prompt`")
     if not entry.tool and entry.input:

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bus.errors import DecodeError
+from bus.lazy.conversions import from_json
 from bus.verdicts import ApprovalState
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
@@ -127,7 +128,7 @@ class Answering:
 
     async def _answer(self, request: Request, verb: Verb) -> Response:
         try:
-            said = msgspec.json.decode(await read_body(request, _MOST_BODY) or b"{}", type=Comment)
+            said = from_json(await read_body(request, _MOST_BODY) or b"{}", Comment)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise DecodeError(f"the body cannot be read: {error}") from error
         name = await whole_question_id(self._connections, self._keys, request.path_params["id"])

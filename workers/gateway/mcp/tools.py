@@ -15,6 +15,7 @@ from bus.events import Event, source_name
 from bus.hooksets.hook_tests import agent_with_event, event_of_type
 from bus.hooksets.in_force import HookSet, Watcher
 from bus.ids import event_id
+from bus.lazy.conversions import converted
 from bus.matching.patterns import Index
 from bus.system.directories import Directories
 from bus.tools import canonical_input
@@ -190,7 +191,7 @@ class Tools:
             event = gobby_forms.made_event(asked.event_type, asked.source, data, self._watcher.host)
             event = msgspec.structs.replace(event, cwd=asked.cwd or event.cwd)
         judged = await self._judged(event, await self._in_force(event.cwd))
-        verdict = msgspec.convert(judged["verdict"], Verdict)
+        verdict = converted(judged["verdict"], Verdict)
         return {**judged, **gobby_forms.tested(asked.event_type or event.type, verdict)}
 
     async def _simulate(self, asked: types.SimulateEvent) -> dict[str, Any]:
@@ -268,6 +269,6 @@ def _made_event(kind: str, source: str, tool: str, tool_input: dict[str, Any], d
 def arguments_of(tool: Tool, given: dict[str, Any] | None) -> Any:
     """The checked arguments of a call; raises DecodeError."""
     try:
-        return msgspec.convert(given or {}, tool.arguments)
+        return converted(given or {}, tool.arguments)
     except msgspec.ValidationError as error:
         raise DecodeError(f"the arguments of {tool.name} cannot be read: {error}") from error

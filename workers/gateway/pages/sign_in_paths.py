@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bus.errors import DecodeError
+from bus.lazy.conversions import from_json
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.gateway.access import RIGHTS, cookie_name
@@ -79,7 +80,7 @@ class SignInPaths:
     async def begin(self, request: Request) -> Response:
         """Sign a browser in by a one-time code, which this call uses up, or by a token."""
         try:
-            said = msgspec.json.decode(await read_body(request, _MOST_BODY) or b"{}", type=SignInWith)
+            said = from_json(await read_body(request, _MOST_BODY) or b"{}", SignInWith)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise DecodeError(f"the body cannot be read: {error}") from error
         if bool(said.code) == bool(said.token):

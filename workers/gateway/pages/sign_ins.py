@@ -19,6 +19,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from bus.errors import ConfigError
+from bus.lazy.conversions import from_json
 from bus.wire.connections import Connections
 from bus.wire.keys import CODE_MS, DAY, SIGN_IN_IDLE_MS, Keys
 from bus.wire.streams import checked
@@ -107,7 +108,7 @@ async def create_code(connections: Connections, keys: Keys, *, by: str, scopes: 
     now, name = int(time.time() * 1000), sign_in_token(by)
     with connections.lease() as connection:
         (raw,) = await connection.exchange([("HGET", keys("tokens"), name)])
-        old = msgspec.json.decode(found, type=Token) if (found := checked(raw, "reading a token")) else None
+        old = from_json(found, Token) if (found := checked(raw, "reading a token")) else None
         if old is not None and old.digest:
             hint = f"`fleethook tokens revoke {name}` removes it"
             raise ConfigError(f"the token {name!r} has the name that the sign-ins of {by} need", hint=hint)
@@ -132,7 +133,7 @@ async def take_code(connections: Connections, keys: Keys, secret: str) -> Code |
     with connections.lease() as connection:
         (raw,) = await connection.exchange([("GETDEL", keys("signincode", hashed(secret)))])
     found = checked(raw, "looking for a one-time code")
-    return msgspec.json.decode(found, type=Code) if found else None
+    return from_json(found, Code) if found else None
 
 
 async def sign_in(connections: Connections, keys: Keys, code: Code, expires: int) -> tuple[Credentials, SignIn]:
@@ -160,7 +161,7 @@ async def find_sign_in(connections: Connections, keys: Keys, shown: Credentials)
         (raw,) = await connection.exchange([("GET", name)])
         if not (found := checked(raw, "looking for a sign-in")):
             return None
-        record = msgspec.json.decode(found, type=SignIn)
+        record = from_json(found, SignIn)
         if not secrets.compare_digest(record.key, hashed(shown.key)) or record.expires <= time.time() * 1000:
             return None
         (kept,) = await connection.exchange([("PEXPIRE", name, SIGN_IN_IDLE_MS)])

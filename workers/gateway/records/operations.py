@@ -12,6 +12,7 @@ from starlette.responses import Response
 from bus.errors import DecodeError, NotFound
 from bus.events import Event
 from bus.hooksets.in_force import Watcher
+from bus.lazy.conversions import from_json
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.delivery.dead_letters import redrive
@@ -112,7 +113,7 @@ def caller_text(request: Request) -> str:
 async def read_fields(request: Request, kind: type[B]) -> B:
     """The fields of a JSON body; no body is one without fields. Raises DecodeError."""
     try:
-        return msgspec.json.decode(await read_body(request) or b"{}", type=kind)
+        return from_json(await read_body(request) or b"{}", kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DecodeError(f"the body cannot be read: {error}") from error
 

@@ -9,6 +9,7 @@ from msgspec import Meta
 from starlette.requests import Request
 
 from bus.errors import ConfigError
+from bus.lazy.conversions import converted
 from bus.verdicts import Policy
 from workers.admin.hook_findings import check_condition
 from workers.delivery.filters import Filter
@@ -159,7 +160,7 @@ def read_query(request: Request, kind: type[Q]) -> Q:
         else:
             given[name] = value
     try:
-        return msgspec.convert(given, kind, strict=False)
+        return converted(given, kind, strict=False)
     except msgspec.ValidationError as error:
         raise bad_query(str(error)) from error
 

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bus.errors import ConfigError, DecodeError
+from bus.lazy.conversions import from_json
 from bus.matching.conditions import MAX_LENGTH
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
@@ -131,7 +132,7 @@ def stop_paths(connections: Connections, keys: Keys) -> tuple[ApiPath, ...]:
 async def read_order(request: Request, kind: type[B]) -> B:
     """The body of a call; raises DecodeError."""
     try:
-        return msgspec.json.decode(await read_body(request, _MOST_BODY) or b"{}", type=kind)
+        return from_json(await read_body(request, _MOST_BODY) or b"{}", kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DecodeError(f"the body cannot be read: {error}") from error
 
