@@ -20,7 +20,7 @@ from bus.http.client_pool import ClientPool
 from bus.ids import consumer_name, host_name
 from bus.secrets.sealing import MissingKey
 from bus.wire.connections import Connections
-from bus.wire.consumer import Consumer
+from bus.wire.consumer import OUTAGE_SECONDS, Consumer
 from bus.wire.keys import DONE_MS, KEPT_MS, Keys
 from bus.wire.streams import ScriptCall, StreamEntry, checked
 from workers.delivery.answer_links import LinkMaker
@@ -49,8 +49,6 @@ MOST_TAKEN: Final = 32 * 1024 * 1024
 """The most bytes of event bodies in one reply of take.lua: a hundred of the largest events would be 1.6 GiB."""
 
 _READ_SECONDS: Final = 0.25
-_OUTAGE_SECONDS: Final = 2.5
-"""How long a carrier waits after an outage before it claims from others: living carriers first write their heartbeats."""
 
 
 class Overtaken(FleethookError):
@@ -158,7 +156,7 @@ class Carrier:
             await self._consumer.beat()
             return True
         missed_heartbeats = self._consumer.missed_heartbeats
-        entries = await self._consumer.pending_to_resume(self._held, room, _OUTAGE_SECONDS)
+        entries = await self._consumer.pending_to_resume(self._held, room, OUTAGE_SECONDS)
         rows = await self._take(entries) if entries else []
         if self._read_at:  # more entries are likely: one call takes them and writes the settlements that wait
             await let_entries_accumulate(self._read_at)

@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -43,7 +43,7 @@ from workers.runtime.consumer_loop import cancel_tasks, consume, drain, with_hea
 from workers.runtime.counters import Counters
 from workers.runtime.file_notices import FileNotices
 from workers.runtime.hook_loops import lineage, without_loops
-from workers.runtime.outbox import Outbox
+from workers.runtime.outbox import AfterHooks, Outbox
 from workers.runtime.placement import Placement
 from workers.runtime.process import DRAIN_SECONDS
 from workers.runtime.request_hooks import HandledRequest, request_hooks
@@ -96,7 +96,7 @@ class Evaluator:
             about=f"evaluator {host_name()}",
             watches=keys("stops"),
         )
-        self._slots, self._drain = Slots(slots), drain
+        self._slots, self._drain, self._maintained_at = Slots(slots), drain, 0.0
         self._checking = Slots(0)  # the tasks that wait for heavy checks; they take no slot
         self._clients, self._late_contexts = ClientPool(), LateContexts(connections, keys)
         self._plugins = PluginsWhenEnabled(connections, keys, watcher, self.name, reads_published=True)
@@ -104,16 +104,16 @@ class Evaluator:
         self._runners = Runners(watcher, self._clients, self._late_contexts.keep, self._plugins.run, self._flows.run)
         self._checks, self._clock = RuleChecks(), ServerClock(connections)
         self._placement, self._recorder = Placement(connections, keys), HostRecorder(connections, keys, watcher)
-        self._notices, self._started, self._maintained_at = FileNotices(connections, keys), set[str](), 0.0
+        self._notices, self._stops = FileNotices(connections, keys), Enforcement(connections, keys)
         self._repairs, self._counters = Repairs(connections, keys, self.name), Counters(connections, keys)
         self._messages, self._reach = PostBoxes(connections, keys), Reach(connections, keys)
-        self._stops = Enforcement(connections, keys)
         flag_of = partial(note_flag, self._stops, self._reach)
         self._replies = Replies(keys, GROUP, policy, self._clock, flag_of, self._plugins.observe)
         self._held = HeldRequests(connections, keys, GROUP, self.name, self._replies, self._clock, self._stops)
         self._hooks_for = partial(request_hooks, watcher, self._runners.run, Recall(connections, keys).read)
-        self._limited = LimitedAnswers(connections, keys, self._clock, self._replies)
-        self._outbox = Outbox(connections, self._consumer, self._limited.settle)
+        self._outbox = Outbox(connections, self._consumer, self._settle)
+        self._after_hooks = AfterHooks(self._checking.start, self._outbox.send_or_keep, self._replies.broken)
+        self._limited = LimitedAnswers(connections, keys, self._clock, self._replies, self._after_hooks.answer_later)
         means = (self._hooks_for, self._checks, self._placement, self._limited.answer)
         self._decided = DecidedRequests(keys, self.name, self._replies, self._stops, *means)
         reports = (partial(self._notices.publish, watcher), self._recorder.keep, self._counters.send, self._reach.send)
@@ -168,7 +168,7 @@ class Evaluator:
             except Unreachable:
                 self._outbox.put_back(answers)
                 raise
-        self._outbox.add(await self._limited.settle(answers, self._consumer.results))
+        self._outbox.add(await self._settle(answers, self._consumer.results))
         return found
 
     async def _maintain(self, read: Sequence[StreamEntry] = ()) -> list[StreamEntry]:
@@ -212,18 +212,19 @@ class Evaluator:
             answers = await self._handle_event(request, event, is_beside=True)
         except Exception as error:  # noqa: BLE001 - logged in Replies.unreadable
             answers = self._replies.unreadable(request, error)
-        await self._send(request, answers)
+        await self._outbox.send_or_keep(request.id, answers)
 
     async def _handle_event(self, request: Request, event: Event, *, is_beside: bool = False) -> list[ScriptCall]:
         """Handle a request that was read, as `_handle` does; `is_beside`: a task beside the loop does it."""
         if event.type == PROBE:
             return [probe_call(request, self._keys, GROUP, self.name)]
         try:
+            if self._after_hooks.resume(request, event):
+                return []
             stopped = None if request.fallback else self._stops.verdict(event)
             if stopped is not None:
                 return await self._held.answer(request, event, stopped)
-            verdict = await self._verdict_without_hooks(request, event)
-            if verdict is not None:
+            if (verdict := await self._verdict_without_hooks(request, event)) is not None:
                 return [await self._held.again(request) or self._replies.answer(request, event, verdict)]
             handled = HandledRequest(request, event, self._hooks_for(event))
             try:
@@ -274,7 +275,7 @@ class Evaluator:
             return
         except Exception as error:  # noqa: BLE001 - logged in Replies.broken
             answers = self._replies.broken(request, handled.event, error)
-        await self._send(request, answers)
+        await self._outbox.send_or_keep(request.id, answers)
 
     async def _run_in_slot(self, handled: HandledRequest) -> None:
         """Run the hooks and answer. While they run beyond the budget, the hook command is notified that it must wait."""
@@ -296,15 +297,13 @@ class Evaluator:
             is_rerun, answers = await self._claim(handled)
             if is_rerun is not None:
                 run = without_loops(handled.in_force.run, event, await lineage(self._connections, self._keys, event))
-                is_rerun = is_rerun or request.id in self._started
-                self._started.add(request.id)
                 answers = await self._conclude(handled, run, is_rerun=is_rerun, budget_end=budget_end)
-        except FleethookError as error:  # Redis went away before a hook ran
+        except FleethookError as error:  # Redis went away before a hook ran: see AfterHooks
             self._resume_later(request, error)
             return
         except Exception as error:  # noqa: BLE001 - logged in Replies.broken
             answers = self._replies.broken(request, event, error)
-        await self._send(request, answers)
+        await self._outbox.send_or_keep(request.id, answers)
 
     async def _answer_held(self, entry: StreamEntry) -> None:
         request, event = self._decided.read(entry)
@@ -313,16 +312,16 @@ class Evaluator:
         except FleethookError as error:
             self._resume_later(request, error)
             return
-        await self._send(request, answers)
+        await self._outbox.send_or_keep(request.id, answers)
 
     def _resume_later(self, request: Request, error: FleethookError) -> None:
         """Leave the request's entry pending; it is resumed when Redis is back."""
         self._consumer.must_recheck_pending = True
         log.error("request %s: %s; it is resumed later", request.id, error)
 
-    async def _send(self, request: Request, answers: Sequence[ScriptCall]) -> None:
-        if await self._outbox.send_or_keep(request.id, answers):
-            self._started.discard(request.id)
+    async def _settle(self, calls: Sequence[ScriptCall], replies: Sequence[Any]) -> list[ScriptCall]:
+        self._after_hooks.note(calls, replies)
+        return await self._limited.settle(calls, replies)
 
     async def _claim(self, handled: HandledRequest) -> tuple[bool | None, list[ScriptCall]]:
         """Claims the request. Returns (whether its hooks may have started before, []), or (None, calls that answer it)."""
@@ -349,9 +348,9 @@ class Evaluator:
             verdict = await self._evaluate(placed, run or placed.in_force.run, is_rerun, budget_end)
             note_verdict(span, verdict)
         conclude = partial(self._held.conclude, request, event, owner="" if run is None else self.name)
-        if not verdict.charges:
-            return await conclude(verdict)
-        return await self._limited.answer(request, event, verdict, conclude)
+        limited = partial(self._limited.answer, request, event, verdict, conclude)
+        make = limited if verdict.charges else partial(conclude, verdict)
+        return await (make() if run is None else self._after_hooks.answer(request, make))
 
     async def _evaluate(self, handled: HandledRequest, run: Run, is_rerun: bool, budget_end: int) -> Verdict:
         """The verdict of the request's hooks; `run` runs one hook."""

@@ -22,6 +22,10 @@ BEAT_SECONDS: Final = 0.5
 CLAIM_SECONDS: Final = 0.5
 """How often a reading loop looks for members whose heartbeat is gone, and for pending entries that it never saw."""
 
+OUTAGE_SECONDS: Final = 2.5
+"""How long after an outage nothing is claimed from others: it ended their heartbeats too, and living members need time to write
+theirs again. A loop pauses up to 2 s between its tries (`Backoff`)."""
+
 _MOST_PENDING: Final = 10_000
 """How many of its own pending entries a consumer rechecks at once."""
 
@@ -66,11 +70,23 @@ class Consumer:
         """A reply was lost or a script refused, so we may have pending entries that we never saw: see `own_pending`."""
         self.failed_at = float("-inf")
         """When a turn of the loop last failed, by the monotonic clock."""
+        self._lapsed_at = float("-inf")
+        """When we last saw that our heartbeat had expired, at most once in four times OUTAGE_SECONDS.
+
+        So entries of the dead are claimed also on a machine that is so busy that it expires all the time.
+        """
 
     @property
     def fresh(self) -> bool:
         """Whether our heartbeat has not expired. If it has (this process was stopped), others may have claimed our entries."""
         return (time.monotonic() - self._beat_at) * 1000 < HEARTBEAT_MS - 250
+
+    def _note_lapse(self) -> bool:
+        """Whether our heartbeat has expired and was not written again."""
+        has_lapsed, now = bool(self._beat_at) and not self.fresh, time.monotonic()
+        if has_lapsed and now - self._lapsed_at > 4 * OUTAGE_SECONDS:
+            self._lapsed_at = now
+        return has_lapsed
 
     def beat_commands(self, ms: int = HEARTBEAT_MS) -> list[Command]:
         """The commands that write two heartbeats: our own for `ms`, and the role's, which shows that the role has a worker.
@@ -79,7 +95,7 @@ class Consumer:
         a server before 7.2 lists only members that got an entry (observed on Redis 7.0.15), while `status` and
         `worker --health` count idle members too.
         """
-        if self._beat_at and not self.fresh:
+        if self._note_lapse():
             self.missed_heartbeats += 1
         self._beat_at = time.monotonic()
         return [
@@ -235,11 +251,12 @@ class Consumer:
     ) -> list[StreamEntry]:
         """Pending entries to resume: our own that we never saw, and those of dead members; looks at most every half second.
 
-        `held` has the entries in work, as (stream, entry id). For `grace` seconds after a failure nothing is claimed: an
-        outage ends all heartbeats, and living members need time to write theirs again.
+        `held` has the entries in work, as (stream, entry id). For `grace` seconds after a failure nothing is claimed, and never
+        for OUTAGE_SECONDS after an outage in which our own heartbeat expired: those of living members have expired too.
         """
-        entries = await self.own_pending(held)
-        if time.monotonic() - self.failed_at >= grace:
+        self._note_lapse()
+        entries, now = await self.own_pending(held), time.monotonic()
+        if now - self.failed_at >= grace and now - self._lapsed_at >= OUTAGE_SECONDS:
             entries += await self.claim_from_dead(most)
         return entries
 

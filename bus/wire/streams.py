@@ -138,6 +138,11 @@ def is_away(reply: object) -> bool:
     return any(is_error(reply, word) for word in _AWAY if not word.startswith("NOPERM"))
 
 
+def is_momentary(error: FleethookError) -> bool:
+    """Whether an error passes when the server is back: it is away, or takes no writes now."""
+    return isinstance(error, Unreachable) and not is_error(error.__cause__, "NOPERM")
+
+
 def is_full(reply: object) -> bool:
     """Whether the server refused a command because it is at its memory limit."""
     return is_error(reply, "OOM") or is_error(reply, "OUTOFMEMORY")

@@ -12,7 +12,7 @@ from bus.errors import FleethookError, Unreachable
 from bus.events import Event
 from bus.requests import Request, call_key, defer_call, read_request
 from bus.wire.codec import decode_verdict, encode_event
-from bus.wire.keys import KEPT_MS, Keys
+from bus.wire.keys import HEARTBEAT_MS, KEPT_MS, Keys
 from bus.wire.streams import StreamEntry, call, checked
 from tests.support.places import GROUP, Place
 from tests.support.running import bash, do, put, stream
@@ -157,6 +157,24 @@ async def test_only_the_entries_of_the_dead_are_taken_over(place: Place) -> None
     assert await place.claim(request, "one") == ["lost"], "it wakes up and may not begin"
     assert await place.run(place.answer(adopted), place.answer(request)) == [1, 0]
     assert await place.replies(request) == [b"said"]
+
+
+@pytest.mark.req("B-05")
+async def test_after_an_outage_that_ended_all_heartbeats_the_others_get_time_to_write_theirs(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place.one("one")
+    await place.read("two")
+    await place.die("one")  # or it has not been back yet
+    two = place.member("two")
+    two._beat_at -= HEARTBEAT_MS / 1000
+    assert await two.pending_to_resume() == []
+    await two.beat()
+    two._claimed_at = 0.0
+    assert await two.pending_to_resume() == []
+    two._beat_at -= HEARTBEAT_MS / 1000
+    monkeypatch.setattr("bus.wire.consumer.OUTAGE_SECONDS", 0.0)
+    assert len(await two.pending_to_resume()) == 1, "a machine on which it lapses all the time claims too"
 
 
 async def test_the_dead_are_forgotten_when_nothing_of_theirs_is_left(place: Place) -> None:

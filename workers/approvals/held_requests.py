@@ -17,7 +17,6 @@ from bus.chain import changed_event
 from bus.errors import FleethookError, Unreachable
 from bus.events import GATES, OWN_SOURCE, Event, EventType
 from bus.ids import event_id
-from bus.lazy.conversions import from_json
 from bus.requests import Request
 from bus.secrets.redaction import redact_text
 from bus.tracing.context import at_trace, trace_of
@@ -25,14 +24,14 @@ from bus.verdicts import Approval, Part, Verdict
 from bus.wire.codec import encode_event, encode_verdict
 from bus.wire.connections import Connections
 from bus.wire.keys import DONE_MS, KEPT_MS, Keys
-from bus.wire.streams import ScriptCall, call_all, checked, is_away
+from bus.wire.streams import ScriptCall, call_all, checked, is_away, is_momentary
 from workers.approvals import held_values, held_verdicts
 from workers.approvals.decisions import decide_call
 from workers.approvals.overtaken_questions import Overtaking
-from workers.approvals.questions import MOST_LISTED, AskingRule, needs_of
+from workers.approvals.questions import MOST_LISTED, needs_of
 from workers.approvals.remembered_calls import calls_text, has_secret
 from workers.approvals.summary import MOST_TEXT, readable, summary, whole_input
-from workers.approvals.tickets import call_hash, find_ticket, twin_hash
+from workers.approvals.tickets import call_hash, find_approval, find_ticket, twin_hash
 from workers.fleet_control.enforcement import Enforcement
 from workers.fleet_control.messages import carried_calls
 from workers.runtime.clock import ServerClock
@@ -132,8 +131,17 @@ class HeldRequests:
     async def conclude(self, request: Request, event: Event, verdict: Verdict, owner: str = "") -> list[ScriptCall]:
         """The calls that answer a request with its verdict, or that hold it for a person; raises Unreachable.
 
-        A stop that came while the hooks ran is above their verdict.
+        A stop that came while the hooks ran is above their verdict. With an `owner`, whose hooks have run, only an error is
+        raised that passes when Redis is back: what the server refuses for good gets the default of the hooks.
         """
+        try:
+            return await self._conclude(request, event, verdict, owner)
+        except FleethookError as error:
+            if not owner or is_momentary(error):
+                raise
+            return [self._unasked(request, event, verdict, str(error), owner)]
+
+    async def _conclude(self, request: Request, event: Event, verdict: Verdict, owner: str) -> list[ScriptCall]:
         stopped = await self._stops.over(event, verdict)
         if stopped is not None:
             return await self.answer(request, event, stopped, owner)
@@ -146,16 +154,19 @@ class HeldRequests:
         twin = twin_hash(event, request.folder)
         ticket = await find_ticket(self._connections, self._keys, event, call, twin)
         if ticket is not None:
-            lifted = await self._lifted(ticket.question, parts, late=ticket.value == ticket.question)
+            lifted = await find_approval(self._connections, self._keys, ticket, parts)
             if lifted is not None:
                 passing = held_verdicts.approved(verdict, lifted)
                 return [self._replies.answer(request, event, passing, owner=owner, ticket=ticket)]
         why = await self._why_nobody(request, parts) or await self._hold(request, event, verdict, parts, call, owner)
-        if not why:
-            return []
-        approval = Approval(question=request.id, state="nobody_could_be_asked", asked=self._clock.now())
-        answer = held_verdicts.unanswered(verdict, approval, f"Nobody could be asked: {why}.")
-        return [self._replies.answer(request, event, answer, owner=owner)]
+        return [self._unasked(request, event, verdict, why, owner)] if why else []
+
+    def _unasked(self, request: Request, event: Event, verdict: Verdict, why: str, owner: str) -> ScriptCall:
+        """The call that answers a request about which nobody can be asked."""
+        if held_verdicts.held_parts(verdict):
+            approval = Approval(question=request.id, state="nobody_could_be_asked", asked=self._clock.now())
+            verdict = held_verdicts.unanswered(verdict, approval, f"Nobody could be asked: {why}.")
+        return self._replies.answer(request, event, verdict, owner=owner)
 
     async def _hold(
         self, request: Request, event: Event, verdict: Verdict, parts: Sequence[Part], call: str, owner: str
@@ -237,19 +248,6 @@ class HeldRequests:
             return None
         left = max(0, int(ends) - self._clock.now())
         return self._script(request, "", 0, left, [], [])
-
-    async def _lifted(self, question: str, parts: Sequence[Part], *, late: bool) -> Approval | None:
-        """The approval of a question, if it covers these hooks; None if a hook asks that did not ask then."""
-        names = ("rules", "by", "via", "asked", "answered", "comment")
-        with self._connections.lease() as connection:
-            (row,) = await connection.exchange([("HMGET", self._keys("question", question), *names)])
-        found = dict(zip(names, checked(row, "reading a question"), strict=True))
-        if found["rules"] is None:
-            return None
-        asked = {(rule.layer, rule.hook) for rule in from_json(found["rules"], list[AskingRule])}
-        if not {(part.layer, part.hook) for part in parts} <= asked:
-            return None
-        return held_values.approval(question, "approved", found, ticket=late)
 
     async def _why_nobody(self, request: Request, parts: Sequence[Part]) -> str:
         """Why nobody can be asked; empty if somebody can."""

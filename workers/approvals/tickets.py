@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bus.agents import cursor
 from bus.event_folder import EventFolder
 from bus.events import Event
+from bus.lazy.conversions import from_json
 from bus.matching.exact_calls import input_text
 from bus.requests import Ticket
+from bus.verdicts import Approval, Part
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked
+from workers.approvals import held_values
+from workers.approvals.questions import AskingRule
 
 
 def call_hash(event: Event, folder: EventFolder, changes: Mapping[str, Any] | None) -> str:
@@ -64,3 +68,17 @@ async def find_ticket(connections: Connections, keys: Keys, event: Event, call: 
         if question and not (native and native == event.native):
             return Ticket(name, question, value.decode())
     return None
+
+
+async def find_approval(connections: Connections, keys: Keys, ticket: Ticket, parts: Sequence[Part]) -> Approval | None:
+    """The approval of a ticket's question, if it covers these hooks; None if a hook asks that did not ask then."""
+    names = ("rules", "by", "via", "asked", "answered", "comment")
+    with connections.lease() as connection:
+        (row,) = await connection.exchange([("HMGET", keys("question", ticket.question), *names)])
+    found = dict(zip(names, checked(row, "reading a question"), strict=True))
+    if found["rules"] is None:
+        return None
+    asked = {(rule.layer, rule.hook) for rule in from_json(found["rules"], list[AskingRule])}
+    if not {(part.layer, part.hook) for part in parts} <= asked:
+        return None
+    return held_values.approval(ticket.question, "approved", found, ticket=ticket.value == ticket.question)

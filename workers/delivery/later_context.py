@@ -75,23 +75,29 @@ class LateContexts:
         self._sessions = set(checked(found, "looking for late context"))
 
     async def add_to(self, event: Event, native: str, verdict: Verdict) -> Verdict:
-        """The verdict with the late context of its session, if this event can carry it and is not denied."""
+        """The verdict with the late context of its session, if this event can carry it and is not denied.
+
+        What cannot be read now waits for the next event of the session.
+        """
         if not self._sessions:
             return verdict
         name = self._session_hash(event)
         can = find(event.source).capabilities.get(native)
         if name.encode() not in self._sessions or can is None or not can.context or verdict.decision == "deny":
             return verdict
-        with (
-            self._connections.lease() as connection
-        ):  # the session first: a text that is stored in between adds it again
-            _, texts = await connection.exchange(
-                [
-                    ("ZREM", self._keys("later"), name),
-                    ("LPOP", self._keys("later", name), MOST_TEXTS),
-                ]
-            )
+        try:
+            with self._connections.lease() as connection:
+                _, texts = await connection.exchange(
+                    [  # the session first: a text that is stored in between adds it again
+                        ("ZREM", self._keys("later"), name),
+                        ("LPOP", self._keys("later", name), MOST_TEXTS),
+                    ]
+                )
+            found = checked(texts, "reading late context") or ()
+        except FleethookError as error:  # the verdict counts more, and hooks that have run must not run again for this
+            log.error("the late context of session %s: %s", event.session, error)
+            return verdict
         self._sessions.discard(name.encode())
-        contexts = [text.decode("utf-8", "replace") for text in checked(texts, "reading late context") or ()]
+        contexts = [text.decode("utf-8", "replace") for text in found]
         # A text that is there twice was sent twice, because Redis' reply to the first was lost.
         return msgspec.structs.replace(verdict, contexts=(*verdict.contexts, *dict.fromkeys(contexts)))

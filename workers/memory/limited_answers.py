@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from bus.errors import FleethookError
@@ -15,7 +16,7 @@ from bus.requests import Request
 from bus.verdicts import Verdict
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
-from bus.wire.streams import ScriptCall, checked, flat
+from bus.wire.streams import ScriptCall, checked, flat, is_momentary
 from workers.runtime.clock import ServerClock
 from workers.runtime.request_replies import Replies
 
@@ -27,6 +28,9 @@ _RIGHTS: Final = (
 
 MakeAnswer = Callable[[Verdict], Awaitable[list[ScriptCall]]]
 """Makes the calls that answer a request with a verdict, or hold it for a person; the answer is the first."""
+
+AnswerLater = Callable[[Request, Event, Callable[[], Awaitable[list[ScriptCall]]]], None]
+"""Has an answer made, and sent, once Redis is back."""
 
 
 class _Unsettled(NamedTuple):
@@ -43,8 +47,12 @@ class _Unsettled(NamedTuple):
 class LimitedAnswers:
     """Answers that count for limits. They are sent like all others, and `settle` reads what became of them."""
 
-    def __init__(self, connections: Connections, keys: Keys, clock: ServerClock, replies: Replies) -> None:
+    def __init__(
+        self, connections: Connections, keys: Keys, clock: ServerClock, replies: Replies, answer_later: AnswerLater
+    ) -> None:
+        """`answer_later` gets the answers that cannot be made again while Redis is away, of requests whose hooks have run."""
         self._connections, self._keys, self._clock, self._replies = connections, keys, clock, replies
+        self._answer_later = answer_later
         self._unsettled: dict[tuple[str, str], _Unsettled] = {}
         """By the stream and the id of the request's entry."""
 
@@ -56,7 +64,12 @@ class LimitedAnswers:
         """The calls that answer a request; `settle` has to get what the script says to the first one. Raises Unreachable."""
         if verdict.charges:
             now = self._clock.now()
-            verdict = await with_spent_now(self._connections, self._keys, event, verdict, request.user, now)
+            try:
+                verdict = await with_spent_now(self._connections, self._keys, event, verdict, request.user, now)
+            except FleethookError as error:
+                if is_momentary(error):
+                    raise
+                verdict = not_looked_up(verdict, _refused_text(str(error)))
         return await self._made(request, event, verdict, make)
 
     async def _made(self, request: Request, event: Event, verdict: Verdict, make: MakeAnswer) -> list[ScriptCall]:
@@ -73,10 +86,10 @@ class LimitedAnswers:
         if self._unsettled:
             for call, reply in zip(calls, replies, strict=False):
                 if call.name == "answer" and (found := self._unsettled.pop(_entry(call), None)) is not None:
-                    more += await self._settled(found, reply)
+                    more += await self._settled(found, reply, is_claimed=bool(call.args[8]))
         return more
 
-    async def _settled(self, answer: _Unsettled, reply: object) -> list[ScriptCall]:
+    async def _settled(self, answer: _Unsettled, reply: object, *, is_claimed: bool) -> list[ScriptCall]:
         request, event, verdict, make, after = answer
         refusal = read_refusal(reply)
         if refusal is None:
@@ -85,16 +98,16 @@ class LimitedAnswers:
             self._replies.observe(event, verdict)
             return list(after)
         if isinstance(refusal, str):
-            why = f"{refusal}{_RIGHTS if 'permission' in refusal.lower() else ''}"
-            log.error("the limits of an answer cannot be looked up: %s", why)
-            verdict = not_looked_up(verdict, why)
+            verdict = not_looked_up(verdict, _refused_text(refusal))
         else:
             verdict = refused(verdict, refusal, self._clock.now())
         try:
             return await self._made(request, event, verdict, make)
-        except FleethookError as error:  # its entry stays pending, and it is evaluated again
+        except FleethookError as error:
             log.error("request %s: %s; it is resumed later", request.id, error)
-            return []
+            if is_claimed:
+                self._answer_later(request, event, partial(self._made, request, event, verdict, make))
+            return []  # the entry of another one stays pending, and its rules are evaluated again
         except Exception as error:  # noqa: BLE001 - logged in Replies.broken
             return self._replies.broken(request, event, error)
 
@@ -120,6 +133,13 @@ async def with_spent_now(
         for limit, used in zip(limits, amounts, strict=True)
     ]
     return with_spent(verdict, states, now)
+
+
+def _refused_text(error: str) -> str:
+    """Why the limits of an answer cannot be looked up; logs it."""
+    why = f"{error}{_RIGHTS if 'permission' in error.lower() else ''}"
+    log.error("the limits of an answer cannot be looked up: %s", why)
+    return why
 
 
 def _entry(call: ScriptCall) -> tuple[str, str]:

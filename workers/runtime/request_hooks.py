@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from bus.chain import Run
-from bus.errors import OverBudget
+from bus.errors import OverBudget, Unreachable
 from bus.events import Event
 from bus.hooks import DECIDING, Hook
 from bus.hooksets.in_force import HookSet, Watcher
@@ -48,6 +48,8 @@ class RequestHooks:
         self._checks: RuleChecks | None = None
         self._until = 0.0
         self._disk = light_disk()
+        self._has_run = False
+        """Whether a hook has run that is not a rule: it must not run again because a later look-up fails."""
         self._found: list[tuple[object, Findings]] = []
         """Findings with the tool input that was checked: a hook may change the input."""
 
@@ -68,7 +70,12 @@ class RequestHooks:
         """What the conditions read of the event's session; its record is asked once for a request."""
         if self._memory is None:
             seconds = None if self._checks is None else max(0.0, self._until - time.monotonic())
-            self._memory = NOTHING if self._recall is None else await self._recall(event, conditions, seconds)
+            try:
+                self._memory = NOTHING if self._recall is None else await self._recall(event, conditions, seconds)
+            except Unreachable as error:
+                if not self._has_run:
+                    raise
+                self._memory = Memory(missing=f"the record of sessions cannot be read: {error}")
         facts = dict.fromkeys(fact for condition in conditions for fact in condition.facts)
         self._session = session_value(self._memory, facts, event)
         return self._session
@@ -106,6 +113,7 @@ class RequestHooks:
         if hook.rule is None:
             if late:
                 return Outcome(failure=f"hook {hook.id!r}: {_LATE}")
+            self._has_run = True
             return await self._run(hook, event, seconds)
         answer = findings.rules.get(hook.id) if findings is not None else None
         if answer is None:
