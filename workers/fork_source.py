@@ -25,6 +25,7 @@ from io import TextIOWrapper
 from typing import Any, Final, NoReturn, TypeVar
 
 from bus.errors import FleethookError
+from bus.system.bytecode import kept_bytecode
 from bus.system.directories import Directories, config_file
 from bus.wire.connections import import_redis
 from workers.runtime.child_processes import Child, start_program
@@ -157,8 +158,9 @@ class Forks:
         """Import and compile, on a thread that ends before the first fork."""
         assert self._loop is not None  # noqa: S101 - `run` sets it before it starts the thread
         try:
-            _import_all()
-            _compile_user_hooks(self._places)
+            with kept_bytecode(self._places.bytecode):
+                _import_all()
+                _compile_user_hooks(self._places)
         except Exception:  # noqa: BLE001 - each worker meets the same error, and reports it
             return
         finally:

@@ -84,6 +84,11 @@ class Directories:
         """The log folder of `fleethook up --detach`."""
         return self.state / "log"
 
+    @property
+    def bytecode(self) -> Path:
+        """Python's bytecode of what `fleethook up` imports, where there is none beside the sources (0700)."""
+        return self.state / "bytecode"
+
     def spool(self, agent: str) -> Path:
         """The folder in which an agent's shim spools events while Redis is away."""
         return self.state / "spool" / _agent_file(agent)

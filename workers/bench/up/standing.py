@@ -15,7 +15,7 @@ from typing import Final
 from bus.system.directories import Directories, directories
 from workers.bench.rounds import Figure, Sizes, figure
 from workers.bench.up.processes import PROC, memory, tree, wake_ups
-from workers.bench.up.starting import started_up
+from workers.bench.up.starting import environment_of, started_up
 from workers.supervisor import running
 
 MEMORY_BAR: Final = 100.0
@@ -37,6 +37,7 @@ async def standing_figures(rounds: int, sizes: Sizes) -> list[Figure]:
     """Memory, wake-ups, readiness and restart of `up`. Only on Linux, whose /proc has them."""
     if not PROC.is_dir():
         return []
+    await asyncio.to_thread(_compile)
     runs = [await asyncio.to_thread(_run, sizes) for _ in range(max(sizes.starts, rounds // 2))]
     sizes_mb, wakes, ready, back = (list(values) for values in zip(*runs, strict=True))
     note = f"{sizes.idle:g} s each"
@@ -48,11 +49,16 @@ async def standing_figures(rounds: int, sizes: Sizes) -> list[Figure]:
     ]
 
 
+def _compile() -> None:
+    """Start once, so that Python has compiled everything: an installation does that at its first start only."""
+    with tempfile.TemporaryDirectory(prefix="fh-bench-") as home, started_up(environment_of(home)):
+        pass
+
+
 def _run(sizes: Sizes) -> tuple[float, float, float, float]:
     """MB, wake-ups a second, milliseconds from the server's first answer to ready, and from a kill to the next readiness."""
     with tempfile.TemporaryDirectory(prefix="fh-bench-") as home:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
-        environment["FLEETHOOK_HOME"] = home
+        environment = environment_of(home)
         places = directories(environment)
         answered: list[float] = []
         watching = threading.Thread(target=_first_answer, args=(places, answered), daemon=True)

@@ -76,8 +76,7 @@ def _timed(command: tuple[str, ...], count: int) -> float:
 def _up_alone_and_idle(seconds: float) -> tuple[float, float, float]:
     """Milliseconds until `up` is ready, and until one evaluator on its server is; the CPU of an idle `up` in ms a second."""
     with tempfile.TemporaryDirectory(prefix="fh-bench-") as home:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
-        environment["FLEETHOOK_HOME"] = home
+        environment = environment_of(home)
         start = time.perf_counter()
         with started_up(environment) as pid:
             all_up = time.perf_counter() - start
@@ -89,6 +88,13 @@ def _up_alone_and_idle(seconds: float) -> tuple[float, float, float]:
                 time.sleep(seconds)
                 idle = (cpu(tree(pid)) - before) / (time.perf_counter() - since)
     return all_up * 1e3, one * 1e3, idle * 1e3
+
+
+def environment_of(home: str) -> dict[str, str]:
+    """The environment of a measured `up`: no settings, and bytecode is kept, as after the first start of an installation."""
+    left_out = ("FLEETHOOK_", "PYTHONDONTWRITEBYTECODE")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
+    return {**kept, "FLEETHOOK_HOME": home}
 
 
 @contextmanager
