@@ -143,7 +143,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Twelve thousand tests are half a million objects that stay: looking for garbage among them took a third of this."""
+    """Thousands of tests are half a million objects that stay: looking for garbage among them took a third of this."""
     gc.disable()
     try:
         return (yield)

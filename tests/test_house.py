@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -87,20 +88,47 @@ def name_of(path: Path) -> str:
 MODULES = {name_of(path) for path in SOURCES}
 
 
+class Nodes(NamedTuple):
+    """What the tests ask of a file's syntax tree, which takes seconds to make for all files."""
+
+    top: tuple[ast.stmt, ...]
+    imports: tuple[ast.Import | ast.ImportFrom, ...]
+    calls: tuple[ast.Call, ...]
+    classes: tuple[ast.ClassDef, ...]
+
+
+@cache
+def nodes_of(path: Path) -> Nodes:
+    """The nodes of a file, in functions and under TYPE_CHECKING too."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    every = list(ast.walk(tree))
+    return Nodes(
+        tuple(tree.body),
+        tuple(node for node in every if isinstance(node, ast.Import | ast.ImportFrom)),
+        tuple(node for node in every if isinstance(node, ast.Call)),
+        tuple(node for node in every if isinstance(node, ast.ClassDef)),
+    )
+
+
+def last_name(node: ast.expr) -> str:
+    """The name that is called: `keys` of `self.keys`."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
 def imports_of(path: Path) -> set[str]:
-    """Every module that a file imports, in functions and under TYPE_CHECKING too, by its full name."""
+    """Every module that a file imports, by its full name."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    nodes = nodes_of(path)
+    for node in nodes.imports:
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             assert node.level == 0, f"{path}: relative import"
             names = {f"{node.module}.{alias.name}" for alias in node.names}
             found.update(names if names <= MODULES else {*names, node.module or ""})
-        elif isinstance(node, ast.Call) and "import_module" in {
-            getattr(node.func, kind, "") for kind in ("id", "attr")
-        }:
-            found.update(members_of(node.args[0]))
+    for call in nodes.calls:
+        if last_name(call.func) == "import_module":
+            found.update(members_of(call.args[0]))
     return found
 
 
@@ -114,10 +142,9 @@ def members_of(name: ast.expr) -> set[str]:
 
 def is_registered(path: Path) -> bool:
     """Whether a module holds a name under which a registry finds it."""
-    body = ast.parse(path.read_text(encoding="utf-8")).body
     names = [
         node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
-        for node in body
+        for node in nodes_of(path).top
         if isinstance(node, ast.Assign | ast.AnnAssign)
     ]
     return any(isinstance(name, ast.Name) and name.id in REGISTERED for name in names)
@@ -212,7 +239,7 @@ def test_a_class_name_means_one_thing() -> None:
     """No two modules define a public class of the same name, but for those that other systems name."""
     modules: dict[str, list[str]] = {}
     for path in SOURCES:
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in nodes_of(path).top:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 modules.setdefault(node.name, []).append(name_of(path))
     several = {name: where for name, where in modules.items() if len(where) > 1}
@@ -280,10 +307,8 @@ def test_errors_form_one_tree() -> None:
     for path in SOURCES:
         if path.parent.name == "shim":
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef) and any(
-                "Exception" in ast.unparse(b) or "Error" in ast.unparse(b) for b in node.bases
-            ):
+        for node in nodes_of(path).classes:
+            if any("Exception" in ast.unparse(b) or "Error" in ast.unparse(b) for b in node.bases):
                 made = getattr(importlib.import_module(name_of(path)), node.name, None)
                 if isinstance(made, type) and issubclass(made, BaseException):
                     assert issubclass(made, errors.FleethookError), f"{path}: {node.name}"
@@ -310,9 +335,9 @@ def test_keys_in_code_are_declared() -> None:
     """Every literal first argument of `keys(...)` is in bus/wire/keys.py."""
     known = {key.pattern.split(":")[0].rstrip("*") for key in DECLARED}
     for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in {"keys", "_keys"} and node.args:
-                first = node.args[0]
+        for call in nodes_of(path).calls:
+            if last_name(call.func) in {"keys", "_keys"} and call.args:
+                first = call.args[0]
                 if isinstance(first, ast.Constant) and isinstance(first.value, str):
                     assert first.value.split(":")[0] in known, f"{path}: {first.value}"
 

@@ -16,6 +16,7 @@ from bus.hooksets.hookfile import parse_hook_file
 from tests.docs.blocks import FILES, ROOT, RUN, SHOWN, Block, blocks, commands, pages
 from tests.docs.reader import GUARDED, Reader
 from tests.docs.reader import reader as started
+from tests.support.rows import rows
 from tests.test_house import ORDER
 from workers.cli import root
 
@@ -56,7 +57,7 @@ def test_a_page_of_several_hosts_has_a_test_of_its_own(page: str) -> None:
     assert page.rpartition("/")[2] in (ROOT / OWN_TESTS[page]).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.place)
+@rows("block", BLOCKS, ids=lambda block: block.place)
 def test_a_block_is_of_a_known_kind(block: Block) -> None:
     """A block is run, or a named file, or a listing; only what says why is not run."""
     assert block.language in RUN | FILES | SHOWN, f"{block.place}: which language is this?"
@@ -65,7 +66,7 @@ def test_a_block_is_of_a_known_kind(block: Block) -> None:
     assert not block.not_run or len(block.not_run.split()) > 2, f"{block.place}: why is it not run?"
 
 
-@pytest.mark.parametrize("block", [one for one in BLOCKS if one.language in FILES], ids=lambda block: block.place)
+@rows("block", [one for one in BLOCKS if one.language in FILES], ids=lambda block: block.place)
 def test_a_file_block_loads(block: Block) -> None:
     """Every file block is a whole file that its real loader takes."""
     if block.language == "json":
@@ -84,7 +85,7 @@ def test_a_file_block_loads(block: Block) -> None:
         list(yaml.safe_load_all(block.text))
 
 
-@pytest.mark.parametrize("block", [one for one in BLOCKS if one.not_run], ids=lambda block: block.place)
+@rows("block", [one for one in BLOCKS if one.not_run], ids=lambda block: block.place)
 def test_what_cannot_run_here_is_checked_as_far_as_it_can(block: Block) -> None:
     """It is shell, and every command of Fleethook in it exists with its options."""
     if block.language == "console":
@@ -95,7 +96,7 @@ def test_what_cannot_run_here_is_checked_as_far_as_it_can(block: Block) -> None:
                     assert_command_exists(part[start:], block.place)
 
 
-@pytest.mark.parametrize("block", [one for one in BLOCKS if one.language in SHOWN], ids=lambda block: block.place)
+@rows("block", [one for one in BLOCKS if one.language in SHOWN], ids=lambda block: block.place)
 def test_commands_in_a_listing_exist(block: Block) -> None:
     """What looks like a command there can be typed."""
     for line in block.text.splitlines():
@@ -109,7 +110,7 @@ def test_the_index_has_every_page() -> None:
     assert {page.removeprefix("docs/") for page in PAGES if page.startswith("docs/")} - linked == {"index.md"}
 
 
-@pytest.mark.parametrize("page", PAGES)
+@rows("page", PAGES)
 def test_commands_in_the_text_exist(page: str) -> None:
     """`fleethook ...` between backticks names a command, and options that it has."""
     prose = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
@@ -140,7 +141,7 @@ def headings(page: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in found}
 
 
-@pytest.mark.parametrize("page", PAGES)
+@rows("page", PAGES)
 def test_paths_in_the_text_exist(page: str) -> None:
     """A path of the repository between backticks is there."""
     missing = [path for path in _PATH.findall((ROOT / page).read_text(encoding="utf-8")) if not there(path)]
@@ -184,7 +185,7 @@ def test_the_map_is_the_tree() -> None:
     assert not [tree for tree, order in ORDER.items() if f"{tree} {' '.join(order.split())}" not in words]
 
 
-@pytest.mark.parametrize("page", PAGES)
+@rows("page", PAGES)
 def test_links_lead_somewhere(page: str) -> None:
     """No page links to a file or a heading that is not there."""
     for target in _LINK.findall((ROOT / page).read_text(encoding="utf-8")):

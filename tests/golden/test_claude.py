@@ -14,6 +14,7 @@ from bus.events import Event
 from bus.shim.answer import HookAnswer
 from bus.verdicts import Part, Verdict, failed
 from bus.wire.codec import encode_event, unpack
+from tests.support.rows import rows
 
 HERE = Path(__file__).parent / "claude"
 RECORDED = sorted(path for path in HERE.glob("*.json") if path.name != "answers.json")
@@ -89,7 +90,7 @@ def test_every_recorded_event_is_there() -> None:
 
 
 @pytest.mark.req("B-08", "I-01", "I-02", "X-01")
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+@rows("path", RECORDED, ids=lambda path: path.stem)
 def test_a_recorded_payload_becomes_an_event(path: Path) -> None:
     sent = json.loads(path.read_bytes())
     native = _native(path)
@@ -152,8 +153,8 @@ def test_odd_text_survives() -> None:
 
 
 @pytest.mark.req("B-08", "I-01")
-@pytest.mark.parametrize("native", ANSWERS)
-@pytest.mark.parametrize("said", VERDICTS)
+@rows("native", ANSWERS)
+@rows("said", VERDICTS)
 def test_a_verdict_goes_back_in_these_bytes(native: str, said: str) -> None:
     expected = ANSWERS[native].get(said, {})
     answer = DIALECT.render(native, VERDICTS[said], _event(native))

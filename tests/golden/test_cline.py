@@ -13,6 +13,7 @@ from bus.errors import DecodeError
 from bus.shim.answer import HookAnswer
 from bus.verdicts import Verdict
 from tests.golden import matrix
+from tests.support.rows import rows
 
 DIALECT = find("cline")
 RECORDED = matrix.recorded("cline")
@@ -114,7 +115,7 @@ EDITOR = {"id": "c", "name": "editor", "input": {"path": "a.txt", "old_text": "x
 
 
 @pytest.mark.req("B-08", "X-01")
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+@rows("path", RECORDED, ids=lambda path: path.stem)
 def test_a_payload_becomes_an_event(path: Path) -> None:
     sent, native = json.loads(path.read_bytes()), matrix.native_of(path)
     event = DIALECT.read(native, path.read_bytes(), host="laptop")
@@ -158,8 +159,8 @@ def test_every_event_is_known_and_waited_for_where_cline_waits() -> None:
 
 
 @pytest.mark.req("B-08")
-@pytest.mark.parametrize("native", cline.CAPABILITIES)
-@pytest.mark.parametrize("said", matrix.VERDICTS)
+@rows("native", cline.CAPABILITIES)
+@rows("said", matrix.VERDICTS)
 def test_a_verdict_goes_back_in_these_bytes(native: str, said: str) -> None:
     event = matrix.sample(DIALECT, "cline", native)
     if native == "tool_call":

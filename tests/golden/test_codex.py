@@ -28,6 +28,7 @@ from tests.golden.family import (
     well_formed,
 )
 from tests.golden.readers import codex as reads
+from tests.support.rows import rows
 
 HERE = Path(__file__).parent / "codex"
 RECORDED = recorded(HERE)
@@ -124,7 +125,7 @@ def test_every_event_is_recorded() -> None:
 
 
 @pytest.mark.req("B-08", "X-01")
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+@rows("path", RECORDED, ids=lambda path: path.stem)
 def test_a_recorded_payload_becomes_an_event(path: Path) -> None:
     sent, native = json.loads(path.read_bytes()), native_of(path)
     event = DIALECT.read(native, path.read_bytes(), host="laptop")
@@ -158,15 +159,15 @@ def test_inputs_have_their_canonical_fields() -> None:
 
 
 @pytest.mark.req("B-08")
-@pytest.mark.parametrize("row", OBSERVED)
+@rows("row", OBSERVED)
 def test_the_reader_does_what_codex_was_seen_to_do(row: str) -> None:
     code, out, err, ran = OBSERVED[row]
     assert reads("PreToolUse", HookAnswer(code, out.encode(), err.encode())).blocked != ran
 
 
 @pytest.mark.req("B-08")
-@pytest.mark.parametrize("native", EXPECTED)
-@pytest.mark.parametrize("said", VERDICTS)
+@rows("native", EXPECTED)
+@rows("said", VERDICTS)
 def test_codex_does_what_the_verdict_says(native: str, said: str) -> None:
     event = one(DIALECT, native, CALL)
     answer = DIALECT.render(native, VERDICTS[said], event)

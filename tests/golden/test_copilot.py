@@ -14,6 +14,7 @@ from bus.events import Event
 from bus.shim.answer import HookAnswer
 from bus.verdicts import Verdict
 from tests.golden import matrix
+from tests.support.rows import rows
 
 DIALECT = find("github-copilot")
 RECORDED = matrix.recorded("copilot")
@@ -144,7 +145,7 @@ def _event(native: str) -> Event:
 
 
 @pytest.mark.req("B-08", "X-01")
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+@rows("path", RECORDED, ids=lambda path: path.stem)
 def test_a_payload_becomes_an_event(path: Path) -> None:
     sent, native = json.loads(path.read_bytes()), matrix.native_of(path)
     event = DIALECT.read(native, path.read_bytes(), host="laptop")
@@ -178,8 +179,8 @@ def test_every_event_is_known_in_both_spellings_and_subscribed_in_one() -> None:
 
 
 @pytest.mark.req("B-08")
-@pytest.mark.parametrize("native", NATIVES)
-@pytest.mark.parametrize("said", matrix.VERDICTS)
+@rows("native", NATIVES)
+@rows("said", matrix.VERDICTS)
 def test_a_verdict_goes_back_in_these_bytes(native: str, said: str) -> None:
     expected = _answers(native, NATIVES[native]).get(said)
     matrix.same(

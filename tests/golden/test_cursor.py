@@ -16,6 +16,7 @@ from bus.shim.answer import HookAnswer
 from bus.verdicts import Verdict
 from bus.wire.keys import Keys
 from tests.golden import matrix
+from tests.support.rows import rows
 
 DIALECT = find("cursor-agent")
 RECORDED = matrix.recorded("cursor")
@@ -175,7 +176,7 @@ def _event(native: str) -> Event:
 
 
 @pytest.mark.req("B-08", "X-01")
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+@rows("path", RECORDED, ids=lambda path: path.stem)
 def test_a_payload_becomes_an_event(path: Path) -> None:
     sent, native = json.loads(path.read_bytes()), matrix.native_of(path)
     event = DIALECT.read(native, path.read_bytes(), host="laptop")
@@ -208,8 +209,8 @@ def test_every_event_is_known_and_has_a_payload() -> None:
 
 
 @pytest.mark.req("B-08")
-@pytest.mark.parametrize("native", ANSWERS)
-@pytest.mark.parametrize("said", matrix.VERDICTS)
+@rows("native", ANSWERS)
+@rows("said", matrix.VERDICTS)
 def test_a_verdict_goes_back_in_these_bytes(native: str, said: str) -> None:
     expected = ANSWERS[native].get(said)
     matrix.same(

@@ -14,6 +14,7 @@ from bus.events import Event
 from bus.shim.answer import HookAnswer
 from bus.verdicts import Verdict
 from tests.golden import matrix
+from tests.support.rows import rows
 
 DIALECT = find("gemini-cli")
 RECORDED = matrix.recorded("gemini")
@@ -155,7 +156,7 @@ def _event(native: str) -> Event:
 
 
 @pytest.mark.req("B-08", "X-01")
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+@rows("path", RECORDED, ids=lambda path: path.stem)
 def test_a_recorded_payload_becomes_an_event(path: Path) -> None:
     sent, native = json.loads(path.read_bytes()), matrix.native_of(path)
     event = DIALECT.read(native, path.read_bytes(), host="laptop")
@@ -193,8 +194,8 @@ def test_canonical_fields() -> None:
 
 
 @pytest.mark.req("B-08")
-@pytest.mark.parametrize("native", ANSWERS)
-@pytest.mark.parametrize("said", matrix.VERDICTS)
+@rows("native", ANSWERS)
+@rows("said", matrix.VERDICTS)
 def test_a_verdict_goes_back_in_these_bytes(native: str, said: str) -> None:
     expected = ANSWERS[native].get(said)
     matrix.same(

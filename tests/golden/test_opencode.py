@@ -14,6 +14,7 @@ from bus.events import Event
 from bus.shim.answer import HookAnswer
 from bus.verdicts import Part, Verdict, failed
 from bus.wire.codec import encode_event, unpack
+from tests.support.rows import rows
 
 HERE = Path(__file__).parent / "opencode"
 RECORDED = sorted(HERE.glob("*.json"))
@@ -107,7 +108,7 @@ def _event(native: str) -> Event:
 
 
 @pytest.mark.req("B-08", "X-01")
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+@rows("path", RECORDED, ids=lambda path: path.stem)
 def test_what_was_recorded_becomes_an_event(path: Path) -> None:
     sent = json.loads(path.read_bytes())
     native = _native(path)
@@ -156,8 +157,8 @@ def test_subagents_permissions_and_servers_are_told_apart() -> None:
 
 
 @pytest.mark.req("B-08")
-@pytest.mark.parametrize("native", ANSWERS)
-@pytest.mark.parametrize("said", VERDICTS)
+@rows("native", ANSWERS)
+@rows("said", VERDICTS)
 def test_a_verdict_goes_back_in_these_bytes(native: str, said: str) -> None:
     answer = DIALECT.render(native, VERDICTS[said], _event(native))
     assert (answer.exit_code, answer.stderr) == (0, b"")

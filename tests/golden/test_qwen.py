@@ -27,6 +27,7 @@ from tests.golden.family import (
     well_formed,
 )
 from tests.golden.readers import qwen as reads
+from tests.support.rows import rows
 
 HERE = Path(__file__).parent / "qwen"
 RECORDED = recorded(HERE)
@@ -180,7 +181,7 @@ def test_an_empty_prompt_of_a_tool_round_is_no_new_prompt() -> None:
 
 
 @pytest.mark.req("B-08", "X-01")
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+@rows("path", RECORDED, ids=lambda path: path.stem)
 def test_a_recorded_payload_becomes_an_event(path: Path) -> None:
     sent, native = json.loads(path.read_bytes()), native_of(path)
     event = DIALECT.read(native, path.read_bytes(), host="laptop")
@@ -226,7 +227,7 @@ def test_a_call_has_the_id_that_no_other_call_has() -> None:
 
 
 @pytest.mark.req("B-08")
-@pytest.mark.parametrize("row", OBSERVED)
+@rows("row", OBSERVED)
 def test_the_reader_does_what_qwen_was_seen_to_do(row: str) -> None:
     code, out, err, ran = OBSERVED[row]
     seen = reads("PreToolUse", HookAnswer(code, out.encode(), err.encode()))
@@ -236,8 +237,8 @@ def test_the_reader_does_what_qwen_was_seen_to_do(row: str) -> None:
 
 
 @pytest.mark.req("B-08")
-@pytest.mark.parametrize("native", EXPECTED)
-@pytest.mark.parametrize("said", VERDICTS)
+@rows("native", EXPECTED)
+@rows("said", VERDICTS)
 def test_qwen_does_what_the_verdict_says(native: str, said: str) -> None:
     answer = DIALECT.render(native, VERDICTS[said], one(DIALECT, native, CALL))
     assert well_formed(answer)

@@ -21,6 +21,7 @@ from bus.hooks import Hook
 from bus.shim.answer import HookAnswer
 from bus.verdicts import Part, Verdict, failed
 from bus.wire.codec import encode_event, unpack
+from tests.support.rows import rows
 
 DENY = Verdict(decision="deny", event="e1", reason="no rm", parts=(Part(hook="guard", decision="deny"),))
 ASK = Verdict(decision="ask", event="e1", reason="who says so")
@@ -296,8 +297,8 @@ def test_ions_events_are_claude_codes_with_its_own_names() -> None:
 
 
 @pytest.mark.req("I-03")
-@pytest.mark.parametrize("native", ["PreToolUse", "UserPromptSubmit", "Stop", "PostToolUse", "SessionStart"])
-@pytest.mark.parametrize("verdict", [DENY, CONTEXT, Verdict(), failed("deny", "away")], ids=lambda one: one.decision)
+@rows("native", ["PreToolUse", "UserPromptSubmit", "Stop", "PostToolUse", "SessionStart"])
+@rows("verdict", [DENY, CONTEXT, Verdict(), failed("deny", "away")], ids=lambda one: one.decision)
 def test_ion_is_told_as_claude_code_is_but_for_a_deny(native: str, verdict: Verdict) -> None:
     theirs = claude.DIALECT.render(
         native, verdict, find("claude").read(native, b'{"tool_name":"Bash","tool_input":{}}')
@@ -323,10 +324,8 @@ def test_a_deny_to_ion_is_exit_2_with_the_reason_on_stderr(native: str) -> None:
 
 
 @pytest.mark.req("B-08")
-@pytest.mark.parametrize("source", ["pigo", "forge", "gobby", "ion"])
-@pytest.mark.parametrize(
-    "payload", [b"", b"[1]", b"null", b"{}", b'{"a":NaN}', b'{"event":5,"type":1}', b"\xff", b"PIGO_"]
-)
+@rows("source", ["pigo", "forge", "gobby", "ion"])
+@rows("payload", [b"", b"[1]", b"null", b"{}", b'{"a":NaN}', b'{"event":5,"type":1}', b"\xff", b"PIGO_"])
 def test_what_is_no_payload_is_refused(source: str, payload: bytes) -> None:
     with pytest.raises(DecodeError):
         find(source).read("", payload)

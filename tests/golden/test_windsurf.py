@@ -13,6 +13,7 @@ from bus.errors import DecodeError
 from bus.shim.answer import HookAnswer
 from bus.verdicts import Verdict
 from tests.golden import matrix
+from tests.support.rows import rows
 
 DIALECT = find("cascade")
 RECORDED = matrix.recorded("windsurf")
@@ -78,7 +79,7 @@ def _answers(native: str) -> dict[str, HookAnswer]:
 
 
 @pytest.mark.req("B-08", "X-01")
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+@rows("path", RECORDED, ids=lambda path: path.stem)
 def test_a_payload_becomes_an_event(path: Path) -> None:
     sent, native = json.loads(path.read_bytes()), matrix.native_of(path)
     event, info = DIALECT.read(native, path.read_bytes(), host="laptop"), sent["tool_info"]
@@ -107,8 +108,8 @@ def test_every_event_is_known_and_has_a_payload() -> None:
 
 
 @pytest.mark.req("B-08")
-@pytest.mark.parametrize("native", TYPES)
-@pytest.mark.parametrize("said", matrix.VERDICTS)
+@rows("native", TYPES)
+@rows("said", matrix.VERDICTS)
 def test_a_verdict_goes_back_as_this_exit_code(native: str, said: str) -> None:
     expected = _answers(native)[said] if native in GATES else HookAnswer()
     answer = DIALECT.render(native, matrix.VERDICTS[said], matrix.sample(DIALECT, "windsurf", native))

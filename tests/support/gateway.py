@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx
 
@@ -21,6 +21,8 @@ from workers.gateway.tokens import Scope, create_token
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 EVENT_ID = re.compile(rb"e[0-9a-f]{32}")
+PLAIN: Final = False
+"""What `verify` is for a client that speaks no TLS: else it reads all authorities of the machine, for 30 ms of a core."""
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,11 @@ class Gateway:
     def tcp(self, token: str = "", **headers: str) -> httpx.Client:
         """A client of the TCP port."""
         bearer = {"Authorization": f"Bearer {token}"} if token else {}
-        return httpx.Client(base_url=self.url, headers={**bearer, **headers}, timeout=2 * PATIENCE)
+        return httpx.Client(base_url=self.url, headers={**bearer, **headers}, timeout=2 * PATIENCE, verify=PLAIN)
 
     def unix(self, **headers: str) -> httpx.Client:
         """A client of the unix socket."""
-        transport = httpx.HTTPTransport(uds=str(self.socket))
+        transport = httpx.HTTPTransport(uds=str(self.socket), verify=PLAIN)
         return httpx.Client(base_url="http://fleethook", headers=headers, transport=transport, timeout=2 * PATIENCE)
 
 

@@ -14,7 +14,7 @@ from bus.transport import event_entry
 from bus.wire.connections import sync_client
 from tests.support.beside import beside
 from tests.support.fleet import Fleet, fleet
-from tests.support.gateway import Gateway, start_gateway
+from tests.support.gateway import PLAIN, Gateway, start_gateway
 from tests.support.held import HOOKS, Held
 from tests.support.receivers import Receiver, receiving
 from tests.support.waiting import PATIENCE, wait_until
@@ -57,7 +57,8 @@ def held(world: Fleet) -> Held:
 @pytest.fixture
 def browser(gateway: Gateway) -> Iterator[httpx.Client]:
     """A browser that comes from a chat's page, by the public name."""
-    with httpx.Client(base_url=gateway.url, headers={"Host": "approve.example"}, timeout=PATIENCE) as client:
+    headers = {"Host": "approve.example"}
+    with httpx.Client(base_url=gateway.url, headers=headers, timeout=PATIENCE, verify=PLAIN) as client:
         yield client
 
 

@@ -20,7 +20,7 @@ from tests.flow.fleet_control.test_stop import call, decision
 from tests.support import chosen_shim
 from tests.support.beside import beside
 from tests.support.fleet import NAMESPACE, Agent, Fleet, fleet
-from tests.support.gateway import Gateway
+from tests.support.gateway import PLAIN, Gateway
 from tests.support.gobby.daemon import Daemon, configure
 from tests.support.held import HOOKS
 from tests.support.proxy import Proxy
@@ -56,7 +56,7 @@ class FarHost(NamedTuple):
 
     def client(self) -> httpx.Client:
         """A client of this host's gateway."""
-        transport = httpx.HTTPTransport(uds=str(self.places.gateway_socket))
+        transport = httpx.HTTPTransport(uds=str(self.places.gateway_socket), verify=PLAIN)
         return httpx.Client(base_url="http://fleethook", transport=transport, timeout=60)
 
     def said(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed
 
 from bus.wire.connections import sync_client
 from tests.support.fleet import Fleet
-from tests.support.gateway import Gateway, start_gateway
+from tests.support.gateway import PLAIN, Gateway, start_gateway
 from tests.support.live import live, sse
 from tests.support.waiting import PATIENCE, wait_until
 from workers.gateway.bodies import MOST_BYTES
@@ -58,7 +58,7 @@ def code(raw: bytes) -> tuple[int, str]:
 def others_get_answers(gateway: Gateway) -> Iterator[Callable[[], int]]:
     """Hook calls of another address and of the unix socket go on meanwhile; yields how many were answered."""
     token, stop, answered = gateway.token("other"), threading.Event(), list[int]()
-    other = httpx.HTTPTransport(local_address="127.0.0.9")
+    other = httpx.HTTPTransport(local_address="127.0.0.9", verify=PLAIN)
 
     def calling() -> None:
         bearer = {"Authorization": f"Bearer {token}"}

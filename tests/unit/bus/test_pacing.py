@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bus.errors import ConfigError
 from bus.hooksets.hookfile import from_document, parse_hook_file, to_document
 from bus.pacing import Batch, parse_rate
+from tests.support.rows import rows
 from workers.delivery.batch_bodies import batch_body, batch_id
 from workers.delivery.formats import MOST_BODY
 
@@ -34,7 +35,7 @@ def test_a_rate_is_a_bucket_of_a_seconds_worth(text: str, speed: float, most: fl
     assert parse_rate(text) == pytest.approx((speed, most))
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "",

@@ -12,10 +12,11 @@ from bus.matching.patterns import Index
 from bus.matching.rules import judge
 from bus.tool_inference import infer
 from bus.tools import canonical_input, canonical_tool, lost_fields, native_input
+from tests.support.rows import rows
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize(
+@rows(
     ("native", "given", "tools", "command"),
     [
         ("mcp__shell__run_command", {"cmd": "rm -rf /"}, ("bash",), "rm -rf /"),
@@ -45,7 +46,7 @@ def test_an_unknown_tool_that_says_shell_is_one(
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize(
+@rows(
     ("native", "given", "command"),
     [
         ("mcp__git__git_push", {"remote": "origin", "branch": "main", "force": True}, "git push origin main --force"),

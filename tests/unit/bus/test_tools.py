@@ -18,6 +18,7 @@ from bus.tools import (
     tool_for,
     tool_names,
 )
+from tests.support.rows import rows
 
 SNAKE = {"file_path": "a", "old_string": "x", "new_string": "y"}
 EDIT = {"path": "a", "old": "x", "new": "y"}
@@ -26,7 +27,7 @@ PATCH = "*** Begin Patch\n*** Add File: a.txt\n+x\n*** Update File: src/b.py\n**
 
 
 @pytest.mark.req("X-01")
-@pytest.mark.parametrize(
+@rows(
     ("source", "native", "given"),
     [
         ("claude", "Bash", {"command": "ls"}),
@@ -52,7 +53,7 @@ def test_a_shell_command_reads_the_same_from_every_agent(source: str, native: st
 
 
 @pytest.mark.req("X-01")
-@pytest.mark.parametrize(
+@rows(
     ("source", "native", "tool", "given", "expected"),
     [
         ("claude", "Write", "write", {"file_path": "a", "content": "x"}, {"path": "a", "content": "x"}),

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import pytest
 
 from bus.agents import find
 from bus.events import MEANINGS, Event
@@ -22,6 +21,7 @@ from bus.workflow_steps.state import FlowState
 from bus.workflow_steps.work import Work
 from bus.workflows.values import Workflow
 from docs.reference.events import CONDITIONS
+from tests.support.rows import rows
 from tests.unit.docs.test_reference import PAGES, ROOT, SECTIONS
 
 _CODE: Final = re.compile(r"^ *```(\w*)\n(.*?)^ *```|(`+)(.+?)\3(?!`)", re.MULTILINE | re.DOTALL)
@@ -147,7 +147,7 @@ def _exists(tree: Tree, head: str, rest: str, call: str | None) -> bool:
     return True
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@rows("page", PAGES, ids=lambda page: page.name)
 def test_a_page_names_no_path_of_fields_that_does_not_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for native in find("opencode").capabilities:  # `session.idle` is the name of an event there
@@ -155,7 +155,7 @@ def test_a_page_names_no_path_of_fields_that_does_not_exist(page: Path) -> None:
     assert not (wrong := unknown(text, page.name)), wrong
 
 
-@pytest.mark.parametrize(
+@rows(
     "path",
     [
         "rule.nosuchfield",

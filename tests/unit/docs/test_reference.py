@@ -52,6 +52,7 @@ from docs.reference.fields import Field, example, fields
 from docs.reference.pages import DOCS, pages
 from docs.reference.settings import SETUP
 from docs.reference.settings import example as variable
+from tests.support.rows import rows
 
 ROOT = DOCS.parent
 PAGES = sorted([*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "docker/README.md"])
@@ -144,7 +145,7 @@ def test_a_page_is_what_the_types_say(name: str) -> None:
     assert (DOCS / name).read_text(encoding="utf-8") == pages()[name], f"docs/{name} is old; run: make docs"
 
 
-@pytest.mark.parametrize(("page", "heading"), SECTIONS)
+@rows(("page", "heading"), SECTIONS)
 def test_a_section_has_every_field_and_no_other(page: str, heading: str) -> None:
     names = list(SECTIONS[page, heading].__struct_encode_fields__)  # type: ignore[attr-defined]
     known = names + list(Part.__struct_fields__) if heading == "The reply" else names
@@ -190,7 +191,7 @@ def test_every_setting_and_variable_is_on_its_page() -> None:
         assert mentioned <= known, f"{name}: {sorted(mentioned - known)}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@rows("page", PAGES, ids=lambda page: page.name)
 def test_a_page_names_no_variable_and_no_event_type_that_does_not_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     wrong = set(_VARIABLE.findall(text)) - {*VARIABLES, *OTHER_VARIABLES, *SETUP}
@@ -261,7 +262,7 @@ def test_every_key_is_on_its_page() -> None:
         assert key.reader, key.pattern
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@rows("page", PAGES, ids=lambda page: page.name)
 def test_a_page_names_no_field_and_no_condition_that_does_not_exist(page: Path) -> None:
     """`field: value` between backticks is a field of a file, an event, a setting or a template's plugin; `event.…` is read."""
     text = page.read_text(encoding="utf-8")

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from bus.config.documents import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT, load, loads
 from bus.errors import ConfigError
+from tests.support.rows import rows
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "value"),
     [
         ("on: yes", {"on": "yes"}),  # YAML 1.1 would make True of both
@@ -37,7 +38,7 @@ def test_scalars_follow_yaml_1_2(text: str, value: object) -> None:
     assert loads(text).value == value
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "line", "column", "says"),
     [
         ("a: 1\nb: 2\na: 3", 3, 1, "second time; the first is in line 1"),

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from bus.config.documents import loads
 from bus.config.edit_add import flow, replace_file, with_entry
 from bus.errors import ConfigError
+from tests.support.rows import rows
 
 NEW = "~/.pigo/config.json"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("before", "after"),
     [
         ("", "import:\n  - NEW\n"),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bus.config.documents import loads
 from bus.config.edit_change import with_values, without_entry
 from bus.errors import ConfigError
+from tests.support.rows import rows
 
 FILE = """\
 # mine
@@ -36,7 +37,7 @@ def changed(text: str, number: int, **change: Any) -> str:
     return with_values(text, "fleethook.yaml", ("endpoints", number), wanted)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("number", "change", "old", "new"),
     [
         (0, {"url": "https://c.example/ü"}, '"https://a.example/x"   #', '"https://c.example/ü"   #'),

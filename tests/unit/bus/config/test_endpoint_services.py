@@ -7,6 +7,7 @@ import pytest
 from bus.config.endpoint_services import reads
 from bus.errors import ConfigError
 from bus.hooksets.hookfile import HookFile, from_document, parse_hook_file, to_document
+from tests.support.rows import rows
 
 
 def read(line: str) -> HookFile:
@@ -36,7 +37,7 @@ def test_a_format_is_taken_and_published_as_it_is(line: str) -> None:
 
 
 @pytest.mark.req("G-22", "F-11")
-@pytest.mark.parametrize(
+@rows(
     ("line", "message"),
     [
         ("url: 'https://x.example/', format: slak", 'did you mean "slack"'),
@@ -64,7 +65,7 @@ def test_a_mistake_has_its_place_and_the_endpoint_is_not_in_force(line: str, mes
 
 
 @pytest.mark.req("G-22")
-@pytest.mark.parametrize(
+@rows(
     ("url", "known"),
     [
         ("https://hooks.slack.com/services/T0/B0/x", "slack"),

@@ -16,6 +16,7 @@ from bus.config.schema import DIALECT, hook_file_schema
 from bus.config.settings import NAMES
 from bus.errors import ConfigError
 from bus.hooksets.hookfile import parse_hook_file
+from tests.support.rows import rows
 
 
 def walk(node: Any) -> Iterator[dict[str, Any]]:
@@ -142,7 +143,7 @@ def test_every_field_has_a_sentence_and_examples_that_the_schema_accepts() -> No
 
 
 @pytest.mark.req("F-18")
-@pytest.mark.parametrize(
+@rows(
     "value",
     [
         {},

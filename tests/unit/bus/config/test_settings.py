@@ -14,6 +14,7 @@ from bus.hooksets.files_in_force import file_in_force
 from bus.hooksets.settings_files import LoadedSettings, load_settings
 from bus.hooksets.trust import trust
 from bus.system.directories import directories
+from tests.support.rows import rows
 
 
 class Machine:
@@ -165,7 +166,7 @@ def test_an_empty_url_means_the_embedded_server_and_an_empty_number_means_nothin
     assert loaded.settings.slots == 3
 
 
-@pytest.mark.parametrize(
+@rows(
     ("name", "raw", "value"),
     [
         ("events_max_age", "14d", 14 * DAY),

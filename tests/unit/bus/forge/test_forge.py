@@ -21,6 +21,7 @@ from bus.forge import (
     HookRegistry,
     HookResult,
 )
+from tests.support.rows import rows
 
 BASH = HookEvent.tool_pre_execute("bash", {"command": "ls -la"}, session_id="s1")
 
@@ -70,7 +71,7 @@ def test_an_event_as_environment_and_json() -> None:
 
 
 @pytest.mark.req("F-02", "F-07")
-@pytest.mark.parametrize(
+@rows(
     ("event", "variables"),
     [
         (HookEvent.tool_post_execute("bash", {}, {"ok": True}), {"FORGE_TOOL_RESULT": '{"ok": true}'}),

@@ -18,6 +18,7 @@ from bus.hooks import Endpoint, Hook, HttpCall
 from bus.hooksets.hookfile import load_foreign, parse_hook_file
 from bus.matching.patterns import check_pattern
 from bus.verdicts import Verdict
+from tests.support.rows import rows
 from workers.delivery.formats import MOST_BODY
 from workers.delivery.results import Undeliverable
 from workers.delivery.webhook import render_body
@@ -41,7 +42,7 @@ def endpoints(tmp_path: Path, *entries: object) -> HookFile:
 
 
 @pytest.mark.req("G-01")
-@pytest.mark.parametrize(
+@rows(
     ("names", "types"),
     [
         ("before_tool before-tool pre-tool-use PreToolUse PRE_TOOL_CALL BEFORE_TOOL", "tool:pre_execute"),

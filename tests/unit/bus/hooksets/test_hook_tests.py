@@ -10,6 +10,7 @@ import pytest
 from bus.config.documents import loads
 from bus.hooksets.hook_tests import HookTest, event_of_type, read_hook_tests
 from bus.hooksets.hookfile import parse_hook_file, read_hook_document, to_document
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.req("F-11", "X-07")
 
@@ -61,7 +62,7 @@ def test_a_prompt_and_a_directory() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("entry", "says"),
     [
         ("{name: a, comand: x, expect: deny}", 'f.yaml:2:19: unknown key "comand"; did you mean "command"?'),

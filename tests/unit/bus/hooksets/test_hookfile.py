@@ -18,6 +18,7 @@ from bus.errors import ConfigError, PatternError
 from bus.hooks import Endpoint, Hook, HttpCall, Layer, ModelPrompt
 from bus.hooksets import hookfile
 from bus.hooksets.hookfile import HookFile, from_document, load_hook_file, parse_hook_file, to_document
+from tests.support.rows import rows
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -94,7 +95,7 @@ def test_a_hook_file() -> None:
 
 
 @pytest.mark.req("F-11", "F-18")
-@pytest.mark.parametrize(
+@rows(
     ("entry", "message"),
     [
         ('{on: "*", §comand: x}', 'unknown key "comand"; did you mean "command"?'),

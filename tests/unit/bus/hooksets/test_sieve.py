@@ -24,6 +24,7 @@ from bus.matching.needles import needle_search, needles_of, words_of
 from bus.matching.regexes import compile_regex
 from bus.matching.rules import Rule, judge, seen_call
 from bus.shell import Commands
+from tests.support.rows import rows
 from tests.unit.bus.matching.test_rules import bash
 
 CORPORA = [
@@ -40,7 +41,7 @@ def packs() -> HookSet:
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize(
+@rows(
     ("path", "host"),
     [(path, host) for path in CORPORA for host in (ELSEWHERE, HERE) if host == ELSEWHERE or "itself" in str(path)],
     ids=lambda one: one.stem if isinstance(one, Path) else one or "here",
@@ -86,7 +87,7 @@ def test_most_rules_fall_through_for_an_ordinary_line() -> None:
         assert len(hooks.blocking(bash(line))) <= 3, line
 
 
-@pytest.mark.parametrize(
+@rows(
     ("pattern", "needles"),
     [
         (r"(^| )a (\S+ )*(migrate reset|db drop)\b", {("migrate", "migrate reset"), ("drop", "db drop")}),
@@ -117,7 +118,7 @@ def test_what_two_parts_of_an_expression_ask_for_has_to_be_there_both() -> None:
         assert search.is_met(text, words_of(text)) is met, text
 
 
-@pytest.mark.parametrize(
+@rows(
     ("match", "line"),
     [
         (CommandMatch(program=("p",), line=("(?i)kill",)), "p \u212aILL"),

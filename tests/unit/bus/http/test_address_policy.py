@@ -14,6 +14,7 @@ import pytest
 
 from bus.errors import ConfigError, TargetRefused
 from bus.http.address_policy import AddressPolicy, check_address, parse_target, policy, vet
+from tests.support.rows import rows
 
 CASES: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[3] / "golden" / "ssrf-cases.json").read_text(encoding="utf-8")
@@ -61,7 +62,7 @@ def test_cases_left_out_are_exactly_the_ones_that_need_a_connection() -> None:
     assert len(EXPRESSIBLE) + sum(CONNECTION_LEVEL.values()) == len(CASES) == 122
 
 
-@pytest.mark.parametrize("case", EXPRESSIBLE, ids=lambda case: f"{case['stage']}-{ascii(case['url'])[:50]}")
+@rows("case", EXPRESSIBLE, ids=lambda case: f"{case['stage']}-{ascii(case['url'])[:50]}")
 def test_published_case(case: dict[str, Any]) -> None:
     answers = case.get("dns", [None])[0]
     if case["stage"] == "parse" and case["expect"] == "refuse":
@@ -114,7 +115,7 @@ def test_letters_that_idna_versions_read_differently_are_refused(host: str) -> N
         parse_target(f"https://{host}/")
 
 
-@pytest.mark.parametrize(
+@rows(
     "url",
     [
         "https://example.com:/",
@@ -250,7 +251,7 @@ def test_never_looser_than_the_standard_library() -> None:
 # --- the allow list --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@rows(
     ("entry", "url", "answers", "passes"),
     [
         ("localhost:9000", "http://localhost:9000/", ["127.0.0.1", "::1"], True),
@@ -307,7 +308,7 @@ def test_vet_returns_what_to_connect_to() -> None:
             vet(literal, answers, NOTHING)
 
 
-@pytest.mark.parametrize(
+@rows(
     "entry",
     [
         "",

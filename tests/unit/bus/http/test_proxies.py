@@ -14,6 +14,7 @@ from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.in_force import HookSet, Layered
 from bus.http.address_policy import parse_target, policy
 from bus.http.proxies import authorization, check_proxy, is_named, proxy_for
+from tests.support.rows import rows
 
 GOOD = (
     "none",
@@ -53,7 +54,7 @@ def test_what_may_be_said(setting: str) -> None:
     assert (file.problems, file.network_proxy) == ((), setting)
 
 
-@pytest.mark.parametrize("setting", [*BAD, *LITERAL])
+@rows("setting", [*BAD, *LITERAL])
 def test_what_may_not_and_a_password_in_the_file_is_not_quoted(setting: str) -> None:
     (problem,) = parse_hook_file(f"network:\n  proxy: {json.dumps(setting)}\n", "fleet", file="f.yaml").problems
     assert (problem.file, problem.line, problem.path) == ("f.yaml", 2, "network.proxy")
@@ -119,7 +120,7 @@ def test_this_machine_is_always_reached_directly() -> None:
 ENVIRON = {"HTTP_PROXY": "http://plain:1", "HTTPS_PROXY": "secure:2"}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("url", "more", "expected"),
     [
         ("http://a.example/", {}, "plain:1"),

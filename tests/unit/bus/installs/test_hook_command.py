@@ -31,6 +31,7 @@ from bus.installs.hook_command import (
 )
 from bus.installs.plan import events_for
 from bus.shim.answer import HookAnswer
+from tests.support.rows import rows
 
 SILENCE = {"cursor": "{}", "cline": '{"cancel":false}'}
 """What agents want to hear of a hook that has no opinion; the others nothing."""
@@ -71,8 +72,8 @@ def test_agents_that_want_an_object_get_one_for_what_is_only_told(agent: str) ->
 
 
 @pytest.mark.req("B-08")
-@pytest.mark.parametrize("agent", NAMES)
-@pytest.mark.parametrize("budget", [0.4, 10.0, 60.0])
+@rows("agent", NAMES)
+@rows("budget", [0.4, 10.0, 60.0])
 def test_every_agent_waits_longer_than_its_hook_commands(agent: str, budget: float) -> None:
     """The deadline is the agent's timeout minus max(0.5 s, 10 %), and within the budget."""
     dialect = find(agent)

@@ -12,6 +12,7 @@ import pytest
 
 from bus.judge import file_tools
 from bus.judge.file_tools import MOST_RESULT, FileTools, is_secret_path
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.req("I-12")
 LATER = time.monotonic() + 3600
@@ -142,7 +143,7 @@ def test_a_call_that_cannot_be_understood_is_refused(project: Path) -> None:
     assert FileTools(str(project), 0.0).call("list_files", "{}") == "no file fits"  # its time is over
 
 
-@pytest.mark.parametrize(
+@rows(
     ("path", "secret"),
     [
         (".env", True), (".env.local", True), (".env.example", False), ("prod.env", True), ("a/id_rsa", True),

@@ -11,6 +11,7 @@ import pytest
 from bus.errors import ConditionError, PatternError
 from bus.events import Event
 from bus.matching.conditions import MAX_NESTING, compile_condition
+from tests.support.rows import rows
 
 
 def facts(**input_: Any) -> dict[str, Any]:
@@ -37,7 +38,7 @@ def test_a_condition_reads_the_event_and_the_verdict(text: str, expected: bool) 
     assert compile_condition(text)(facts(command="rm -rf /", parts=["one", "two"], n=3)) is expected
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "said"),
     [
         ("event.tool ==", "it ends too early, at column 14"),

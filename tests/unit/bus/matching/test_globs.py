@@ -16,6 +16,7 @@ from bus.matching.globs import PathIndex, compile_path_glob, compile_path_globs,
 from bus.matching.paths import place_of
 from bus.matching.regexes import compile_alternatives, compile_regex
 from bus.shell import commands
+from tests.support.rows import rows
 
 PLACE = place_of("/home/dev/app", here=False)
 GLOBS = (
@@ -68,7 +69,7 @@ PATHS = (
 
 
 @pytest.mark.req("X-07")
-@pytest.mark.parametrize("some", [(), *[(one,) for one in GLOBS], *combinations(GLOBS, 2), GLOBS], ids=str)
+@rows("some", [(), *[(one,) for one in GLOBS], *combinations(GLOBS, 2), GLOBS], ids=str)
 def test_patterns_together_fit_what_each_of_them_fits(some: tuple[str, ...]) -> None:
     together = compile_path_globs(some)
     for path in PATHS:

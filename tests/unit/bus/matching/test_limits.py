@@ -6,6 +6,7 @@ import pytest
 
 from bus.errors import PatternError
 from bus.matching.limits import Limit, read_limit
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.req("X-13")
 
@@ -32,7 +33,7 @@ def test_a_limit_is_a_number_a_unit_and_per_what(text: str, limit: Limit, words:
     assert f"{limit.number}{limit.span}" == words
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         *("", "30", "per minute", "-1 per minute", "30 per", "30 per minute per minute", "30 per session per agent"),

@@ -16,6 +16,7 @@ from bus.events import Event
 from bus.matching import patterns as matchers
 from bus.matching.patterns import Index, Pattern, ToolMatcher, check_tool, parse_pattern, parse_tool
 from bus.tools import tool_names
+from tests.support.rows import rows
 
 
 class Entry(NamedTuple):
@@ -36,7 +37,7 @@ def call(tool: str = "bash", native_tool: str = "", kind: str = "tool:pre_execut
 
 
 @pytest.mark.req("F-04")
-@pytest.mark.parametrize(
+@rows(
     ("on", "fits", "fits_not"),
     [
         ("tool:pre_execute", [call(), call("write"), call("")], [call(kind="tool:post_execute")]),
@@ -61,7 +62,7 @@ def test_patterns(on: str, fits: list[Event], fits_not: list[Event]) -> None:
 
 
 @pytest.mark.req("F-18")
-@pytest.mark.parametrize(
+@rows(
     ("on", "says"),
     [
         ("", "is not a pattern"),
@@ -95,7 +96,7 @@ def test_a_bad_tool_matcher_is_refused(tool: str) -> None:
         check_tool(tool)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("matcher", "names", "fits"),
     [
         ("", ["anything"], True),

@@ -16,6 +16,7 @@ from bus.matching.rules import CANNOT_BE_READ, TOO_LARGE, CommandMatch, Match, R
 from bus.outcomes import Outcome
 from bus.runners.rule import RuleRunner
 from bus.shell import MAX_LENGTH
+from tests.support.rows import rows
 
 
 def bash(command: str, *, cwd: str = "/home/dev/app", **more: Any) -> Event:
@@ -79,7 +80,7 @@ def named(value: object) -> str:
     return ",".join(name for name in CommandMatch.__struct_fields__ if getattr(value, name, None))
 
 
-@pytest.mark.parametrize(
+@rows(
     ("match", "yes", "no"),
     [
         (CommandMatch(program=("mkfs*",)), ["mkfs.ext4 x", "/sbin/mkfs x"], ["echo mkfs"]),
@@ -201,7 +202,7 @@ def test_the_project_is_where_git_is_and_links_out_of_it_are_outside(
     assert judge(remove, bash("rm -rf ../link/*", cwd=cwd)) is not None
 
 
-@pytest.mark.parametrize(
+@rows(
     ("path", "cwd", "outside"),
     [
         ("/home/dev/app/x", "/home/dev/app", False),

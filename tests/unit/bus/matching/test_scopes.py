@@ -9,13 +9,14 @@ import pytest
 from bus.errors import PatternError
 from bus.events import Event
 from bus.matching.scopes import scope_of
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.req("X-12")
 
 KNOWN: dict[str, Any] = {"host": "h1", "source": "claude", "type": "tool:pre_execute"}
 
 
-@pytest.mark.parametrize(
+@rows(
     ("where", "decided"),
     [
         ("", True),

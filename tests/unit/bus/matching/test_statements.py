@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from bus.matching.statements import destroyed
+from tests.support.rows import rows
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize(
+@rows(
     ("text", "what"),
     [
         ("DROP DATABASE app", {"database"}),

@@ -13,6 +13,7 @@ from bus.events import Event
 from bus.matching.facts.session_facts import runs
 from bus.memory.deeds import deeds_of, read_deed
 from bus.memory.outcomes import exit_of, outcome_digest
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.req("X-13")
 GOLDEN = Path(__file__).parents[3] / "golden"
@@ -51,7 +52,7 @@ def test_what_only_names_a_file_has_not_read_it_and_what_failed_has_not_written(
     assert deeds_of(Event(type="tool:pre_execute", tool="bash", input={"command": "pytest"})) == []
 
 
-@pytest.mark.parametrize(
+@rows(
     ("output", "kind", "source", "code"),
     [
         ({"stdout": "ok", "stderr": "", "interrupted": False}, "tool:post_execute", "claude", 0),

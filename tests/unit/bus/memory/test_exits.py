@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bus.memory.exits import UNKNOWN, commands_with_exits
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.req("X-13")
 
@@ -14,7 +15,7 @@ def exit_of(line: str, code: int, program: str = "pytest") -> int:
     return [ran.exit for ran in commands_with_exits(line, code) if ran.command.program == program][-1]
 
 
-@pytest.mark.parametrize(
+@rows(
     "line",
     [
         *(
@@ -41,7 +42,7 @@ def test_zero_shows_that_it_succeeded(line: str) -> None:
     assert exit_of(line, 0) == 0
 
 
-@pytest.mark.parametrize(
+@rows(
     "line",
     [
         *(

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.sdk.plain_values import LONGEST, plain
 from bus.wire.codec import pack, unpack
+from tests.support.rows import rows
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Rude:
         raise RuntimeError("no")
 
 
-@pytest.mark.parametrize(
+@rows(
     ("value", "expected"),
     [
         (None, None),

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from bus.secrets.redaction import redact, redact_text, redact_whole
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.req("F-15", "X-10")
 
@@ -343,7 +344,7 @@ sudo -u postgres psql -c x
 """.strip().split("\n")
 
 
-@pytest.mark.parametrize("line", SECRETS)
+@rows("line", SECRETS)
 def test_a_secret_on_a_command_line_never_survives(line: str) -> None:
     shown = redact_text(line)
     assert "S3cretPw" not in shown
@@ -355,7 +356,7 @@ def test_a_secret_on_a_command_line_never_survives(line: str) -> None:
     assert "/work" in str(redact(json.loads(around)))
 
 
-@pytest.mark.parametrize("line", HARMLESS)
+@rows("line", HARMLESS)
 def test_a_look_alike_stays(line: str) -> None:
     assert redact_text(line) == line
 
@@ -378,7 +379,7 @@ def test_what_is_around_a_secret_stays() -> None:
     assert redact_text("7z a -pS3cretPw out.7z dir && ls") == "7z a -p[redacted] out.7z dir && ls"
 
 
-@pytest.mark.parametrize(
+@rows(
     "piece",
     [
         *(

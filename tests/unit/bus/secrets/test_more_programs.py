@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bus.secrets.redaction import redact_text
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.req("F-15", "X-10")
 
@@ -363,13 +364,13 @@ snyk test
 """
 
 
-@pytest.mark.parametrize("line", SECRETS.strip().splitlines())
+@rows("line", SECRETS.strip().splitlines())
 def test_a_secret_is_hidden(line: str) -> None:
     assert "Tr0ub4dorZ" in line
     assert "Tr0ub4dorZ" not in redact_text(line)
 
 
-@pytest.mark.parametrize("line", HARMLESS.strip().splitlines())
+@rows("line", HARMLESS.strip().splitlines())
 def test_a_look_alike_stays(line: str) -> None:
     assert redact_text(line) == line
 

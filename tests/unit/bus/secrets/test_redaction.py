@@ -15,6 +15,7 @@ import pytest
 
 from bus.secrets.redaction import TEXT_LIMIT, is_secret_name, redact, redact_text, redact_url, redact_whole
 from bus.secrets.replacements import REDACTED
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.req("F-15")
 
@@ -82,7 +83,7 @@ def survives(secret: str, text: str) -> bool:
     return any(piece[at : at + 12] in text for piece in pieces for at in range(4, len(piece) - 11, 4))
 
 
-@pytest.mark.parametrize(("kind", "secret"), SAMPLES, ids=[f"{kind}-{at}" for at, (kind, _) in enumerate(SAMPLES)])
+@rows(("kind", "secret"), SAMPLES, ids=[f"{kind}-{at}" for at, (kind, _) in enumerate(SAMPLES)])
 def test_canary_never_survives(kind: str, secret: str) -> None:
     assert redact_text(secret) == f"[redacted:{kind}]"
     for around in AROUND:
@@ -97,7 +98,7 @@ def test_canary_never_survives(kind: str, secret: str) -> None:
 WORD = "hunter2-Correct+Horse"
 
 
-@pytest.mark.parametrize(
+@rows(
     "template",
     [
         "export FOO_TOKEN={}",
@@ -182,7 +183,7 @@ def test_basic_credentials_are_recognised_by_what_they_decode_to() -> None:
     assert redact_text("Basic understanding of basic programming") == "Basic understanding of basic programming"
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "da39a3ee5e6b4b0d3255bfef95601890afd80709",
@@ -292,7 +293,7 @@ def test_what_is_not_scanned_is_not_shown() -> None:
     assert redact_text("a" * 100_000).endswith(f"[{100_000 - TEXT_LIMIT + 4096} more characters, not shown]")
 
 
-@pytest.mark.parametrize(
+@rows(
     "piece",
     [
         *(

@@ -6,12 +6,13 @@ import pytest
 
 from bus.events import Event
 from bus.matching.rules import CommandMatch, Rule, judge
+from tests.support.rows import rows
 
 FILLERS = [f"/tmp/{number}" for number in range(600)]
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize(
+@rows(
     "command",
     [
         "python3 - <<'E'\nimport shutil\n" + "x = 1\n" * 3000 + "shutil.rmtree('/etc')\nE",

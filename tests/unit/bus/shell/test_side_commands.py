@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bus.shell import commands
+from tests.support.rows import rows
 
 RUNS = [
     "arch -x86_64 rm x",
@@ -109,7 +110,7 @@ def _programs(text: str) -> list[str]:
     return [command.program for command in commands(text).items]
 
 
-@pytest.mark.parametrize("text", RUNS)
+@rows("text", RUNS)
 @pytest.mark.req("X-09")
 def test_a_command_that_runs_on_the_side_is_found(text: str) -> None:
     """A3: the program that is asked for first is not the one that deletes."""
@@ -123,7 +124,7 @@ def test_a_program_that_is_not_known_runs_the_command_among_its_arguments(text: 
     assert "rm" in _programs(text)
 
 
-@pytest.mark.parametrize("text", RUNS_NOT)
+@rows("text", RUNS_NOT)
 @pytest.mark.req("X-09")
 def test_words_and_texts_that_are_not_run_stay_words(text: str) -> None:
     """A4: an inspection, a message or an option's plain value is no command."""

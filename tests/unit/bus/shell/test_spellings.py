@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bus.shell import commands
+from tests.support.rows import rows
 
 SPELLINGS = [
     "r\\m x",
@@ -39,7 +40,7 @@ def _programs(text: str) -> list[str]:
     return [command.program for command in commands(text).items]
 
 
-@pytest.mark.parametrize("text", SPELLINGS)
+@rows("text", SPELLINGS)
 @pytest.mark.req("X-09")
 def test_a_spelling_does_not_hide_a_command(text: str) -> None:
     """A2: quotes, patterns, continued lines, forms of other shells, and a second name for the program."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bus.shell import commands
+from tests.support.rows import rows
 
 OPERATORS = [
     ":-",
@@ -83,17 +84,17 @@ def _programs(text: str) -> list[str]:
     return [command.program for command in commands(text).items]
 
 
-@pytest.mark.parametrize("substitution", SUBSTITUTIONS)
-@pytest.mark.parametrize("place", PLACES)
+@rows("substitution", SUBSTITUTIONS)
+@rows("place", PLACES)
 @pytest.mark.req("X-09")
 def test_a_substitution_is_read_in_every_place(place: str, substitution: str) -> None:
     """A2: a place of which the grammar has no node is no way around the rules."""
     assert "rm" in _programs(place % substitution)
 
 
-@pytest.mark.parametrize("substitution", SUBSTITUTIONS)
-@pytest.mark.parametrize("quote", ["", '"'])
-@pytest.mark.parametrize("operator", OPERATORS)
+@rows("substitution", SUBSTITUTIONS)
+@rows("quote", ["", '"'])
+@rows("operator", OPERATORS)
 @pytest.mark.req("X-09")
 def test_a_substitution_is_read_behind_every_operator(operator: str, quote: str, substitution: str) -> None:
     """A2: `${x:-…}`, `${x#…}` and all the others fill in their operand."""

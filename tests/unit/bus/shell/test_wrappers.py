@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bus.shell import UNKNOWN, commands
+from tests.support.rows import rows
 
 RUNS = [
     "pkexec rm x",
@@ -205,7 +206,7 @@ RUNS = [
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize("text", RUNS)
+@rows("text", RUNS)
 def test_the_command_inside_is_found(text: str) -> None:
     assert any(one.program == "rm" and "x" in one.words for one in commands(text).items), [
         one.line for one in commands(text).items
@@ -213,7 +214,7 @@ def test_the_command_inside_is_found(text: str) -> None:
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "sudo -l rm x",
@@ -267,7 +268,7 @@ def test_a_wrapper_may_say_where(text: str, directory: str) -> None:
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize(
+@rows(
     ("text", "words"),
     [
         ("docker run -v /:/h alpine rm -rf /h/etc", ("-rf", "/etc")),

@@ -14,6 +14,7 @@ import pytest
 from bus.system import calling_agent as module
 from bus.system.calling_agent import CallingAgent, agent_of, calling_agent
 from tests.cli_kit import fleethook
+from tests.support.rows import rows
 from tests.support.waiting import PATIENCE, wait_until
 from workers.admin.person import TEST_VARIABLE, PersonNeeded, require_person
 
@@ -30,7 +31,7 @@ def nobody_above(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize(
+@rows(
     ("argv", "agent"),
     [
         ("claude", "claude"),

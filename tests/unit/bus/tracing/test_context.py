@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.tracing.context import MOST_STATE, NO_CONTEXT, TraceContext, derived_trace_id, read_context
+from tests.support.rows import rows
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 GOOD = f"00-{TRACE}-{SPAN}-01"
 
 
 @pytest.mark.req("X-05")
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "",
@@ -60,7 +61,7 @@ def test_a_later_version_is_read_as_far_as_ours_goes() -> None:
 
 
 @pytest.mark.req("X-05")
-@pytest.mark.parametrize(
+@rows(
     ("text", "kept"),
     [
         ("rojo=00f067aa0ba902b7,congo=t61rcWkgMzE", "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"),

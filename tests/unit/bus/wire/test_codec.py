@@ -29,6 +29,7 @@ from bus.wire.codec import (
     unpack,
     write_json,
 )
+from tests.support.rows import rows
 
 SURROGATE = "a\ud800b"
 
@@ -73,7 +74,7 @@ BAD: dict[str, bytes] = {
 
 
 @pytest.mark.req("B-01")
-@pytest.mark.parametrize("name", BAD)
+@rows("name", BAD)
 def test_whatever_is_wrong_is_a_decode_error(name: str) -> None:
     with pytest.raises(DecodeError):
         unpack(BAD[name])

@@ -13,6 +13,7 @@ from bus.errors import ConditionError, ConfigError, PatternError
 from bus.workflows.expressions import compile_expression, is_true
 from bus.workflows.python_expressions import NamedFields, compile_python
 from bus.workflows.templates import check_template, command_line, render, render_value
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.req("G-16")
 
@@ -43,7 +44,7 @@ def test_python_expressions_read_what_gobby_reads(text: str, expected: bool) -> 
     assert compile_python(text)(NAMES) is expected
 
 
-@pytest.mark.parametrize(
+@rows(
     "text",
     [
         "__import__('os')",
@@ -110,8 +111,8 @@ def test_texts_are_templates_in_a_sandbox() -> None:
         check_template("{% if x %}")
 
 
-@pytest.mark.parametrize("value", ["a b", "$(touch /tmp/x) `id` \"'", "'; exit 7; '", "-n", "a\nb", "*"])
-@pytest.mark.parametrize(
+@rows("value", ["a b", "$(touch /tmp/x) `id` \"'", "'; exit 7; '", "-n", "a\nb", "*"])
+@rows(
     "line",
     ["printf %s {{ v }}", 'printf %s "{{ v }}"', "printf %s '{{ v }}'", "printf %s \"[\"'{{ v }}'\"]\" | tr -d '[]'"],
 )

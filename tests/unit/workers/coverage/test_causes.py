@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.rows import rows
 from workers.coverage.causes import CAUSES, Cause, Evidence, explain
 from workers.coverage.installs import InstalledHooks, InstallFault
 from workers.coverage.marks import UncoveredCall
@@ -90,7 +91,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@rows("case", CASES)
 def test_each_cause_is_named_with_what_was_seen(case: str) -> None:
     more, name, words = CASES[case]
     found = cause(**more)

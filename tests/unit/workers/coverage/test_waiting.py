@@ -27,6 +27,7 @@ from bus.installs.plan import (
     plan_uninstall,
 )
 from bus.system.directories import Directories, directories
+from tests.support.rows import rows
 from workers.coverage.answers_needed import answers_needed, heard_events
 from workers.coverage.waiting import unanswered, wait_where_needed
 
@@ -58,7 +59,7 @@ def install(where: InstallScope, places: Directories, later: tuple[str, ...] = A
     return where.home / ".claude/settings.json"
 
 
-@pytest.mark.parametrize(
+@rows(
     ("entry", "needed"),
     [
         ("{id: a, on: tool:pre_execute, command: check}", set()),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from bus.http.webhook_client import Reply
 from bus.wire.scripts import every_script, script
+from tests.support.rows import rows
 from workers.delivery import breakers
 from workers.delivery.breakers import CONSECUTIVE, SHARE, WINDOW, FailureCounts, change_text
 from workers.delivery.outcome_table import judge
@@ -91,7 +92,7 @@ def test_an_open_breaker_elsewhere_makes_the_counting_begin_anew() -> None:
 
 
 @pytest.mark.req("G-09")
-@pytest.mark.parametrize(
+@rows(
     ("reply", "outcome", "signal"),
     [
         (Reply(status=200), "delivered", "ok"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.rows import rows
 from workers.delivery.deliveries import Attempt, Delivery
 from workers.delivery.filters import Filter, delivery_test
 
@@ -28,7 +29,7 @@ def delivery(**more: object) -> Delivery:
 
 
 @pytest.mark.req("G-10")
-@pytest.mark.parametrize(
+@rows(
     ("conditions", "passes"),
     [
         ({}, True),

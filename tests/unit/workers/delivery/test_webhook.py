@@ -19,6 +19,7 @@ from bus.http.signing import generate_secret, verify
 from bus.http.webhook_client import Failure, Reply
 from bus.ids import delivery_id, webhook_id
 from bus.verdicts import Verdict
+from tests.support.rows import rows
 from workers.delivery.formats import MOST_BODY
 from workers.delivery.outcome_table import MOST_RETRY_AFTER, judge, parse_retry_after
 from workers.delivery.responses import body_text
@@ -47,7 +48,7 @@ def event(**more: Any) -> Event:
 
 
 @pytest.mark.req("B-03", "G-09")
-@pytest.mark.parametrize(
+@rows(
     ("status", "error", "outcome"),
     [
         (200, "", "delivered"),
@@ -94,7 +95,7 @@ def test_an_answer_carries_the_receivers_wish() -> None:
     assert (result.outcome, result.retry_after) == ("retry", 120)
 
 
-@pytest.mark.parametrize(
+@rows(
     ("text", "seconds"),
     [
         ("", 0),

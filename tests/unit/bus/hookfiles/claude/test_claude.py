@@ -19,6 +19,7 @@ from bus.hookfiles.claude.stdin import tool_input
 from bus.hooks import Hook
 from bus.matching.patterns import Index, check_pattern
 from bus.runners.per_file import calls
+from tests.support.rows import rows
 
 CLAUDE, ION = HOOKS["claude"], HOOKS["ion"]
 GOLDEN = Path(__file__).parents[4] / "golden" / "claude"
@@ -42,7 +43,7 @@ def shown(event: Event, on: str = "PreToolUse", *, ion: bool = False, **own: Any
 
 
 @pytest.mark.req("I-06")
-@pytest.mark.parametrize(
+@rows(
     ("matcher", "name", "fits"),
     [
         ("", "Bash", True),
@@ -75,7 +76,7 @@ def test_a_bad_expression_is_refused_and_fits_nothing() -> None:
 
 
 @pytest.mark.req("I-06")
-@pytest.mark.parametrize(
+@rows(
     ("event", "matcher", "data", "fits"),
     [
         ("SessionStart", "startup|resume", {"source": "resume"}, True),
@@ -163,7 +164,7 @@ BASH, EDIT = ("claude", "Bash"), ("claude", "Edit")
 
 
 @pytest.mark.req("I-06")
-@pytest.mark.parametrize(
+@rows(
     ("rule", "tool", "given", "fits"),
     [
         ("Bash", BASH, {"command": "ls"}, True),
@@ -226,7 +227,7 @@ def test_an_if_never_holds_where_there_is_no_tool() -> None:
 
 
 @pytest.mark.req("I-02")
-@pytest.mark.parametrize("path", sorted(GOLDEN.glob("*-*.json")), ids=lambda path: path.stem)
+@rows("path", sorted(GOLDEN.glob("*-*.json")), ids=lambda path: path.stem)
 def test_claude_codes_own_payload_arrives_as_it_came(path: Path) -> None:
     given = json.loads(path.read_bytes())
     native = given.get("hook_event_name")

@@ -13,6 +13,7 @@ from bus.config.documents import loads
 from bus.hookfiles.claude.manifest import check_manifest
 from bus.hookfiles.claude.marketplaces import known_marketplaces, read_marketplace
 from bus.hookfiles.claude.plugin_check import check_plugin
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.req("I-05", "I-09")
 
@@ -210,7 +211,7 @@ def test_a_folder_without_a_manifest_is_a_plugin(tmp_path: Path) -> None:
     assert "there is no .claude-plugin/plugin.json" in checked.warnings[0]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("more", "place", "message"),
     [
         ({"version": 2}, (3, 13), "version has to be text, not a whole number; put it in quotes"),

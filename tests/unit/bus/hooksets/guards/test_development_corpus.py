@@ -14,6 +14,7 @@ from bus.hooksets.guards import TEST_DIRECTORY, load_pack
 from bus.hooksets.hookfile import HookFile
 from bus.hooksets.in_force import HookSet, Layered
 from bus.matching.rules import judge
+from tests.support.rows import rows
 
 PACK = load_pack("destructive-commands")
 IN_FORCE = HookSet([Layered("fleet", "1", HookFile(hooks=PACK.rules))])
@@ -90,7 +91,7 @@ def quoted(text: str) -> str:
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize("inspection", INSPECTIONS)
+@rows("inspection", INSPECTIONS)
 def test_no_inspection_of_a_command_is_stopped(inspection: str) -> None:
     texts = dict.fromkeys(case.command for case in PACK.tests if case.expected != "allow" and case.command)
     stopped = {

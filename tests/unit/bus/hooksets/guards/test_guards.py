@@ -15,12 +15,13 @@ from bus.hooksets.in_force import HookSet, Layered
 from bus.matching.patterns import parse_tool
 from bus.matching.rules import judge, marks
 from bus.shell import MAX_LENGTH, Commands
+from tests.support.rows import rows
 
 CASES = [case for name in packs() for case in load_pack(name).tests]
 
 
 @pytest.mark.req("X-07")
-@pytest.mark.parametrize("case", CASES, ids=[f"{case.origin}-{case.expected}" for case in CASES])
+@rows("case", CASES, ids=[f"{case.origin}-{case.expected}" for case in CASES])
 def test_the_tests_beside_the_rules_come_out(case: Case) -> None:
     pack = load_pack(case.hook.partition("_")[0])
     assert [str(failure) for failure in check_pack(pack._replace(tests=(case,)))] == []

@@ -7,6 +7,7 @@ import pytest
 from bus.events import Event
 from bus.matching.facts.hosts import kinds_of, kinds_of_call
 from bus.shell import commands
+from tests.support.rows import rows
 
 METADATA = """
 169.254.169.254 169.254.169.254:80 2852039166 0xa9fea9fe 0xA9.0xFE.0xA9.0xFE 0251.0376.0251.0376 169.254.43518
@@ -24,7 +25,7 @@ def kinds(line: str) -> set[str]:
 
 
 @pytest.mark.req("X-07")
-@pytest.mark.parametrize("host", METADATA.split())
+@rows("host", METADATA.split())
 def test_a_metadata_address_is_known_in_every_spelling(host: str) -> None:
     assert kinds(f"curl 'http://{host}/latest'") == {"metadata"}
     event = Event(type="tool:pre_execute", tool="web_fetch", input={"url": f"http://{host}/latest"})
@@ -32,13 +33,13 @@ def test_a_metadata_address_is_known_in_every_spelling(host: str) -> None:
 
 
 @pytest.mark.req("X-07")
-@pytest.mark.parametrize("host", LOCAL.split())
+@rows("host", LOCAL.split())
 def test_hosts_of_this_machine_and_of_private_networks_are_not_public(host: str) -> None:
     assert kinds(f"curl 'http://{host}/x'") == set()
 
 
 @pytest.mark.req("X-07")
-@pytest.mark.parametrize(
+@rows(
     ("line", "expected"),
     [
         ("curl https://example.com", {"public"}),

@@ -10,6 +10,7 @@ import pytest
 from bus.matching.facts.package_names import imitated, kinds_of_packages, packages_of
 from bus.matching.paths import Place, place_of
 from bus.shell import commands
+from tests.support.rows import rows
 
 ELSEWHERE = place_of("/home/dev/app", here=False)
 
@@ -19,7 +20,7 @@ def kinds(line: str, place: Place = ELSEWHERE) -> set[str]:
 
 
 @pytest.mark.req("X-07")
-@pytest.mark.parametrize(
+@rows(
     ("line", "specs"),
     [
         ("pip install -r requirements.txt", []),
@@ -48,7 +49,7 @@ def test_the_packages_of_a_command(line: str, specs: list[str]) -> None:
 
 
 @pytest.mark.req("X-07")
-@pytest.mark.parametrize(
+@rows(
     ("name", "meant"),
     [
         ("reqeusts", "requests"),
@@ -83,7 +84,7 @@ def test_no_listed_name_imitates_another() -> None:
 
 
 @pytest.mark.req("X-07")
-@pytest.mark.parametrize(
+@rows(
     ("line", "expected"),
     [
         ("pip install requests", set()),

@@ -6,6 +6,7 @@ import pytest
 
 from bus.shell import UNKNOWN, commands
 from bus.shell.programs.filters import rewritten
+from tests.support.rows import rows
 
 WORKED_OUT = [
     ("tr", ["nsg", "mrf"], "sn -sg /", "rm -rf /"),
@@ -38,7 +39,7 @@ NOT_KNOWN = [
 ]
 
 
-@pytest.mark.parametrize(("program", "words", "text", "printed"), WORKED_OUT)
+@rows(("program", "words", "text", "printed"), WORKED_OUT)
 def test_what_a_filter_prints_is_worked_out(program: str, words: list[str], text: str | None, printed: str) -> None:
     assert rewritten(program, words, text) == printed
 

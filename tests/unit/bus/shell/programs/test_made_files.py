@@ -6,6 +6,7 @@ import pytest
 
 from bus.shell import commands
 from bus.shell.programs.made_files import recipe_script, unit_property
+from tests.support.rows import rows
 
 RUNS = [
     "printf 'a:\\n\\trm x\\n' > Makefile && make",
@@ -30,7 +31,7 @@ RUNS_NOT = [
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize("line", RUNS)
+@rows("line", RUNS)
 def test_what_a_made_file_runs_is_found(line: str) -> None:
     assert ("rm", ("x",)) in [(one.program, one.words) for one in commands(line).items]
 

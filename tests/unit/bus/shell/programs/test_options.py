@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bus.shell import commands
+from tests.support.rows import rows
 
 RUNS = [
     "newtool --exec 'rm x'",
@@ -45,7 +46,7 @@ RUNS_NOT = [
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize("line", RUNS)
+@rows("line", RUNS)
 def test_a_command_behind_an_option_is_found(line: str) -> None:
     assert ("rm", ("x",)) in [(one.program, one.words) for one in commands(line).items]
 

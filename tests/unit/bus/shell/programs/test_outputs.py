@@ -6,6 +6,7 @@ import pytest
 
 from bus.shell import commands
 from bus.shell.command_paths import changed
+from tests.support.rows import rows
 
 WRITES = {
     "sort -uo F a": "F",
@@ -37,7 +38,7 @@ WRITES_NOT = [
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize("line", WRITES)
+@rows("line", WRITES)
 def test_what_is_written_is_known(line: str) -> None:
     assert WRITES[line] in [path for one in commands(line).items for path in changed(one)]
 

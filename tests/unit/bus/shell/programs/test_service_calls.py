@@ -7,6 +7,7 @@ from shlex import quote
 import pytest
 
 from bus.shell import commands
+from tests.support.rows import rows
 
 pytestmark = pytest.mark.req("X-09")
 _NAMESPACE = "kubectl delete namespace x"
@@ -17,7 +18,7 @@ def _lines(program: str, code: str) -> list[str]:
     return [one.line for one in commands(f"{program} {quote(code)}").items][1:]
 
 
-@pytest.mark.parametrize(
+@rows(
     ("program", "code", "expected"),
     [
         ("python3 -c", "import subprocess as s; c=[]; c+=['rm']; c.append('-rf'); c.append('/srv'); s.run(c)", "rm -rf /srv"),

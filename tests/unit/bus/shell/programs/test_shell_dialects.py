@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bus.shell import commands
+from tests.support.rows import rows
 
 RUNS = [
     "fish -c 'set d x; rm $d'",
@@ -34,7 +35,7 @@ RUNS_NOT = [
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize("line", RUNS)
+@rows("line", RUNS)
 def test_what_another_shell_runs_is_found(line: str) -> None:
     assert any(one.program == "rm" and one.words[-2:][0] in ("x", "-f") for one in commands(line).items)
 

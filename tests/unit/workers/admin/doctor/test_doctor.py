@@ -18,6 +18,7 @@ from bus.installs.plan import accept_events
 from bus.shim.answer_file import read_answer_file, server_from_url, write_answer_file
 from bus.system.directories import directories
 from bus.verdicts import Verdict
+from tests.support.rows import rows
 from workers.admin.agent_setup import (
     Installed,
     answers_for,
@@ -55,7 +56,7 @@ DENY, ABSTAIN, ASK = Verdict(decision="deny"), Verdict(decision="abstain"), Verd
 
 
 @pytest.mark.req("G-20")
-@pytest.mark.parametrize(
+@rows(
     ("came", "verdict", "fallback", "status"),
     [
         (answer(0, said("deny")), DENY, False, "ok"),

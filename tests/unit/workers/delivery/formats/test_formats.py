@@ -13,6 +13,7 @@ from bus.events import Event
 from bus.hooks import Endpoint, Format, Payload, Resolve
 from bus.verdicts import Part, Verdict
 from tests.support.hostile import texts
+from tests.support.rows import rows
 from workers.delivery.formats import MOST_BODY, content_type, render
 from workers.delivery.formats.card import card_of
 from workers.delivery.formats.pagerduty import dedup_key, ends
@@ -58,7 +59,7 @@ FAMILY, THUMB, FLAG = "\U0001f469\u200d\U0001f469\u200d\U0001f467", "\U0001f44d\
 
 
 @pytest.mark.req("G-22")
-@pytest.mark.parametrize(
+@rows(
     ("text", "most", "want"),
     [
         ("abc", 3, "abc"),
@@ -190,7 +191,7 @@ POST, FAILED, END = event(type="tool:post_execute"), event(type="tool:error"), e
 
 
 @pytest.mark.req("G-22")
-@pytest.mark.parametrize(
+@rows(
     ("resolve", "opens", "verdict", "by", "passed", "ended"),
     [
         ("never", event(), DENIED, event(), OPEN, False),
@@ -280,9 +281,9 @@ def test_a_body_above_the_limit_goes_thin(name: Format) -> None:
 
 
 @pytest.mark.req("G-22")
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("payload", ["full", "thin"])
-@pytest.mark.parametrize("where", ["session", "cwd", "host", "tool", "type", "id", "source", "native", "call"])
+@rows("name", FORMATS)
+@rows("payload", ["full", "thin"])
+@rows("where", ["session", "cwd", "host", "tool", "type", "id", "source", "native", "call"])
 def test_no_secret_leaves_in_a_fact(name: Format, payload: Payload, where: str) -> None:
     verdict = Verdict(
         decision="deny", fallback=f"x {TOKEN}", version=f"x {TOKEN}", parts=(Part(hook=TOKEN, decision="deny"),)
@@ -291,8 +292,8 @@ def test_no_secret_leaves_in_a_fact(name: Format, payload: Payload, where: str) 
 
 
 @pytest.mark.req("G-22")
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize(
+@rows("name", FORMATS)
+@rows(
     "inside",
     [
         {"command": f"curl -H 'Authorization: Bearer {TOKEN}'"},

@@ -15,6 +15,7 @@ from bus.events import Event
 from bus.hooks import Endpoint, Format, Payload, Resolve
 from bus.verdicts import Verdict
 from tests.support.hostile import FRAGMENTS, all_hostile, events, verdicts
+from tests.support.rows import rows
 from workers.delivery.formats import render
 
 STEERING: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
@@ -153,9 +154,9 @@ def check(name: Format, event: Event, verdict: Verdict | None, payload: Payload,
 
 
 @pytest.mark.req("G-22")
-@pytest.mark.parametrize("payload", ["full", "thin"])
-@pytest.mark.parametrize("name", SERVICES)
-@pytest.mark.parametrize("times", [1, 30])
+@rows("payload", ["full", "thin"])
+@rows("name", SERVICES)
+@rows("times", [1, 30])
 def test_a_body_of_nothing_but_hostile_text_is_within_the_limits(name: Format, payload: Payload, times: int) -> None:
     event, verdict = all_hostile(times)
     check(name, event, verdict, payload)
@@ -163,10 +164,8 @@ def test_a_body_of_nothing_but_hostile_text_is_within_the_limits(name: Format, p
 
 
 @pytest.mark.req("G-22")
-@pytest.mark.parametrize("name", SERVICES)
-@pytest.mark.parametrize(
-    "char", ["x", '"', "\\", "&", "<", "@", "漢", "\U0001f600", "\x00", "\ud83d", "\n", " ", "\u0335"]
-)
+@rows("name", SERVICES)
+@rows("char", ["x", '"', "\\", "&", "<", "@", "漢", "\U0001f600", "\x00", "\ud83d", "\n", " ", "\u0335"])
 def test_a_body_of_one_character_again_and_again_is_within_the_limits(name: Format, char: str) -> None:
     text = char * (20_000 if char == "\ud83d" else 70_000)  # the codecs ask a handler about each half of a pair
     verdict = Verdict(decision="deny", reason=text, instead=text, fallback=text)

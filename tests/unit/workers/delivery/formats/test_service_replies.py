@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bus.hooks import Format
 from bus.http.webhook_client import Reply
+from tests.support.rows import rows
 from workers.delivery.outcome_table import MOST_RETRY_AFTER, judge
 from workers.delivery.results import Outcome
 
@@ -22,7 +23,7 @@ INVALID: Final = b"""{"status":"invalid event","message":"Event object is invali
 
 
 @pytest.mark.req("G-09", "G-22")
-@pytest.mark.parametrize(
+@rows(
     ("name", "status", "body", "outcome", "reason"),
     [
         ("teams", 200, b"1", "delivered", ""),
@@ -81,7 +82,7 @@ def test_what_an_answer_of_a_service_means(
 
 
 @pytest.mark.req("G-09", "G-22")
-@pytest.mark.parametrize(
+@rows(
     ("name", "header", "body", "seconds"),
     [
         ("discord", "", {"message": "You are being rate limited.", "retry_after": 0.653, "global": False}, 0.653),

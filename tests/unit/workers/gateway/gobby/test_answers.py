@@ -9,6 +9,7 @@ import pytest
 
 from bus.verdicts import Verdict, failed
 from tests.support.gobby.table import REPORTED, Reported
+from tests.support.rows import rows
 from workers.gateway.gobby.answers import answer
 from workers.gateway.gobby.events import GobbyCall, read_call, read_event
 from workers.gateway.gobby.names import unified_of
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.req("G-01", "G-02")
 
 DENY = Verdict(decision="deny", reason="no rm")
 CONTEXT = Verdict(contexts=("the branch is main",))
-every_event = pytest.mark.parametrize("one", REPORTED, ids=lambda one: f"{one.source}-{one.hook_type}")
+every_event = rows("one", REPORTED, ids=lambda one: f"{one.source}-{one.hook_type}")
 
 
 def call_of(one: Reported, **more: Any) -> GobbyCall:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from bus.events import Event
+from tests.support.rows import rows
 from workers.gateway.live.cursors import Cursor
 from workers.gateway.live.messages import FeedMessage
 from workers.gateway.live.subscriptions import Router, Subscriptions
@@ -16,7 +15,7 @@ def message(event: Event = EVENT, decision: str = "deny") -> FeedMessage:
     return FeedMessage(Cursor(), True, "event", "{}", event, {"decision": decision, "reason": ""})
 
 
-@pytest.mark.parametrize(
+@rows(
     ("where", "fits"),
     [
         ("", True),

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from tests.support.rows import rows
 from workers.gateway.pages.static_files import INDEX, static_files
 
 pytestmark = pytest.mark.req("G-22")
@@ -28,7 +29,7 @@ def test_every_file_that_the_page_loads_is_there_and_nothing_else_is_served() ->
     assert found == set(known)
 
 
-@pytest.mark.parametrize("name", sorted(name for name in OURS if name.endswith((".js", ".html"))))
+@rows("name", sorted(name for name in OURS if name.endswith((".js", ".html"))))
 def test_no_text_can_become_html_or_a_style_and_nothing_comes_from_elsewhere(name: str) -> None:
     text = OURS[name]
     for forbidden in (
