@@ -16,6 +16,8 @@ from bus.tools import input_for, tool_for
 from bus.verdicts import Verdict
 
 _NAMES: Final = {str(type_): name for name, types in reversed(list(EVENTS.items())) for type_ in types}
+_CALLERS: Final = frozenset({"call_tool", "mcp__gobby__call_tool"})
+"""Tools that call another server's tool, named in their input."""
 _DECISIONS: Final = {"allow": "abstain", "modify": "abstain", "ask": "ask", "deny": "deny", "block": "deny"}
 
 
@@ -34,6 +36,8 @@ def hook_event(event: Event, registered: str) -> HookEvent:
         data["tool_name"] = tool
         data["tool_input"] = input_for("claude", tool, event.source, event.native_tool, event.input)
         metadata |= {"original_tool_name": event.native_tool, "normalized_tool_name": tool}
+        for name, value in _mcp_call(event).items():
+            data.setdefault(name, value)
     if event.output is not None:
         data.setdefault("tool_response", event.output)
         data.setdefault("tool_output", event.output)
@@ -50,6 +54,15 @@ def hook_event(event: Event, registered: str) -> HookEvent:
         project_id=event.data.get("project_id") or None,
         metadata=metadata,
     )
+
+
+def _mcp_call(event: Event) -> dict[str, str]:
+    """`mcp_server` and `mcp_tool` of a call that names them in its input, or in Gemini's `mcp_context`."""
+    called: object = event.input if _CALLERS & {event.native_tool, event.tool} else event.data.get("mcp_context")
+    if not isinstance(called, dict):
+        return {}
+    names = {"mcp_server": called.get("server_name"), "mcp_tool": called.get("tool_name")}
+    return {name: value for name, value in names.items() if isinstance(value, str) and value}
 
 
 def core_response(seen: VerdictSummary | None) -> HookResponse | None:

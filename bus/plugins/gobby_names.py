@@ -58,10 +58,12 @@ def add_gobby_modules() -> None:
     for root in ROOTS:
         if root not in sys.modules and not (root == "src" and _is_package("src")):
             config = {kind.__name__: kind for kind in gobby_config.CLASSES}
+            workflows = {kind.__name__: kind for kind in (ActionContext, WorkflowState)}
             hooks = {
                 "hooks.events": events,
                 "hooks.plugins": _plugins_module(f"{root}.hooks.plugins"),
-                "workflows.actions": _module(f"{root}.workflows.actions", {"ActionContext": ActionContext}),
+                "workflows.actions": _module(f"{root}.workflows.actions", workflows),
+                "workflows.definitions": _module(f"{root}.workflows.definitions", workflows),
                 "config.app": _module(f"{root}.config.app", config),
                 "config.extensions": _module(f"{root}.config.extensions", config),
             }

@@ -42,10 +42,16 @@ class RegisteredHandler:
 
     @cached_property
     def takes_response(self) -> bool:
-        """Whether it takes the verdict as a second argument."""
+        """Whether it is called with a second argument: the verdict, which a handler under 50 gets as None.
+
+        One under 50 whose second argument has a default of its own keeps that default.
+        """
         parameters = inspect.signature(self.method).parameters.values()
         positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        return len(positional) >= 2 or any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        second = positional[1:2]
+        if second and not self.observes and second[0].default is not inspect.Parameter.empty:
+            return False
+        return bool(second) or any(p.kind is p.VAR_POSITIONAL for p in parameters)
 
 
 class PluginRegistry:

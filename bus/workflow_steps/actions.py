@@ -124,7 +124,8 @@ async def _enter(work: Work, action: Action) -> None:
     if work.workflow.step(step) is None:
         work.note(f"workflow {work.workflow.name!r}: there is no step {step!r} to enter")
         return
-    work.wanted = step
+    work.state.wanted, work.changed = step, True
+    work.done.append(f"enter {step}")
 
 
 async def _end(work: Work, action: Action) -> None:  # noqa: ARG001 - as every action

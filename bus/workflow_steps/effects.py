@@ -42,7 +42,7 @@ class ToolAnswer(NamedTuple):
 class Effects(Protocol):
     """Does what a workflow waits for. What fails raises FleethookError, and the workflow goes on without it."""
 
-    async def condition(self, function: str, args: Sequence[Any]) -> bool:
+    async def condition(self, function: str, args: Sequence[Any], named: Mapping[str, Any]) -> bool:
         """The answer of a plugin's condition, by the name of its function."""
         ...
 

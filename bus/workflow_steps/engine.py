@@ -11,6 +11,7 @@ import msgspec
 
 from bus.events import Event, EventType
 from bus.matching.patterns import Index
+from bus.memory.deeds import READ, WROTE, deeds_of
 from bus.verdicts import Policy
 from bus.workflow_steps.actions import run_actions
 from bus.workflow_steps.approvals import may_leave, take_prompt, waiting_text
@@ -26,6 +27,7 @@ _MOST_STOPS: Final = "premature_stop_max_attempts"
 _STOPS_KEPT: Final = 3
 """Gobby's names and number: a prompt begins the count anew, and 0 keeps the agent for ever."""
 _MOST_RESULT: Final = 4_000
+_MOST_FILES: Final = 200
 
 
 class Advance(NamedTuple):
@@ -110,6 +112,7 @@ async def _at_event(work: Work, *, enters: bool) -> None:
     if enters and work.step is not None:
         state.pending_entry, work.changed = False, True
         await _enter(work, work.step)
+    _note_files(work)
     await _observe(work)
     await _run_triggers(work)
     if work.ended:
@@ -160,8 +163,8 @@ async def _move(work: Work) -> None:
     step = work.step
     if step is None:
         return
-    if work.wanted:
-        wanted, work.wanted = work.wanted, ""
+    if work.state.wanted:
+        wanted, work.state.wanted = work.state.wanted, ""
         await _change(work, step, Transition(to=wanted))
         return
     if _is_too_old(work, step):
@@ -218,7 +221,6 @@ async def _enter(work: Work, step: FlowStep, *, goes_on: bool = False) -> None:
         work.decision, work.reason = decision, reason
     if work.workflow.language == "python" and work.state.transitions and len(work.contexts) == spoken:
         work.contexts.append(f"Transitioning to step: {step.name}")
-    work.wanted = ""  # one transition at an event
 
 
 async def _check_stop(work: Work) -> None:
@@ -260,6 +262,21 @@ async def _observe(work: Work) -> None:
         ):
             continue
         await run_actions(work, [Action(kind="set", id="observer", values={"values": dict(observer.values)})])
+
+
+def _note_files(work: Work) -> None:
+    """Remember the files that a tool has read and changed, where a condition or a text asks for them."""
+    if work.event.type not in _AFTER_TOOL or not work.workflow.notes_files:
+        return
+    state = work.state
+    for deed in deeds_of(work.event):
+        if deed.kind in {READ, WROTE}:
+            known = state.files_read if deed.kind == READ else state.files_written
+            if deed.text in known:
+                known.remove(deed.text)
+            known.append(deed.text)
+            del known[:-_MOST_FILES]
+            work.changed = True
 
 
 async def _note_mcp(work: Work) -> None:

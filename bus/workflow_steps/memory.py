@@ -62,9 +62,11 @@ class NamedEffects:
         self._workflow, self._event = workflow, event
         self.would: list[str] = []
 
-    async def condition(self, function: str, args: Sequence[Any]) -> bool:
+    async def condition(self, function: str, args: Sequence[Any], named: Mapping[str, Any]) -> bool:
         """Unknown, since no plugin is asked."""
-        self.would.append(f"would ask {function}({', '.join(map(repr, args))})")
+        self.would.append(
+            f"would ask {function}({', '.join([*map(repr, args), *(f'{key}={value!r}' for key, value in named.items())])})"
+        )
         raise FleethookError(f"{function} was not asked")
 
     async def plugin(self, action: Action, kwargs: dict[str, Any], context: dict[str, Any]) -> Any:  # noqa: ARG002 - the protocol's

@@ -25,6 +25,8 @@ async def run_webhook(work: Work, action: Action) -> Mapping[str, Any]:
     body = _json(answer.body)
     success = not answer.error and 200 <= answer.status < 300
     work.done.append(f"webhook {answer.status or 'failed'}")
+    if answer.error and not action.values.get("can_block"):
+        work.note(f"workflow {work.workflow.name!r}: the webhook ({action.id}) failed: {answer.error}")
     capture = action.values.get("capture_response")
     for key, value in {"status_var": answer.status, "body_var": body, "headers_var": dict(answer.headers)}.items():
         if isinstance(capture, dict) and isinstance(capture.get(key), str):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Self
 
@@ -11,6 +11,7 @@ import msgspec
 
 from bus.events import Event, EventType
 from bus.plugins.conversion import hook_event
+from bus.shell import commands_if_light
 from bus.workflow_steps.state import FlowState
 from bus.workflows.python_expressions import NamedFields
 from bus.workflows.values import Workflow
@@ -113,6 +114,7 @@ def event_names(event: Event) -> dict[str, Any]:
             {"path": event.cwd, "name": event.cwd.rstrip("/").rpartition("/")[2], "id": found.project_id}
         ),
         "user_says": lambda *texts: any(_says(prompt, text) for text in texts),
+        "command_in": lambda *programs: _command_in(command, programs),
         "command_contains": lambda *texts: any(str(text) in command for text in texts),
         "len": len,
         "bool": bool,
@@ -137,6 +139,8 @@ def expression_names(workflow: Workflow, state: FlowState, shared: Mapping[str, 
         "cwd": event.cwd,
         "machine_id": event.host,
         "status": state.session_status,
+        "files_read": _Files(state.files_read),
+        "files_written": _Files(state.files_written),
         **shared,
     }
     return {
@@ -171,6 +175,7 @@ def expression_names(workflow: Workflow, state: FlowState, shared: Mapping[str, 
         ),
         "task_tree_complete": lambda *ids: not any(ids),
         "task_needs_user_review": lambda *_: False,
+        "artifact_exists": lambda *names: all(str(name) in state.artifacts for name in names),
         "has_stop_signal": lambda *_: False,
     }
 
@@ -190,6 +195,25 @@ def state_names(state: FlowState, variables: Mapping[str, Any]) -> dict[str, Any
         "phase_action_count": state.step_actions,
         "total_action_count": state.total_actions,
     }
+
+
+class _Files(list[str]):
+    """Paths; one is among them by its whole path, its path below the event's folder, or its end (`plan.md`)."""
+
+    def __contains__(self, path: object) -> bool:
+        wanted = str(path).removeprefix("./")
+        return any(known == wanted or known.endswith(f"/{wanted}") for known in self)
+
+
+def _command_in(line: str, programs: Sequence[Any]) -> bool:
+    """Whether a command of the line is one of these: a program, or the first words of its command."""
+    wanted = [str(each) for group in programs for each in (group if isinstance(group, list | tuple) else [group])]
+    read = commands_if_light(line)
+    commands = [(command.program, command.line) for command in read.items] if read is not None else []
+    commands = commands or [(line.split(maxsplit=1)[0] if line.strip() else "", line)]
+    return any(
+        program == text.lower() or f"{whole} ".startswith(f"{text} ") for program, whole in commands for text in wanted
+    )
 
 
 class _Fact:

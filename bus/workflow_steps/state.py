@@ -49,6 +49,13 @@ class FlowState(msgspec.Struct, kw_only=True, omit_defaults=True):
     mcp: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
     """The last call of each MCP tool, by `server:tool`: whether it failed, and its result."""
     session_status: str = ""
+    wanted: str = ""
+    """The step that an action wants to enter, at this event or the next one."""
+    files_read: list[str] = msgspec.field(default_factory=list)
+    files_written: list[str] = msgspec.field(default_factory=list)
+    """The last files that tools have read and changed, where a condition asks for them."""
+    unclear: list[str] = msgspec.field(default_factory=list)
+    """The rules of which the person was told that they could not be evaluated."""
 
 
 class Carried(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Literal
+from functools import cached_property, lru_cache
+from hashlib import sha256
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -19,6 +21,17 @@ from bus.workflow_steps.state import Announcement, Carried, FlowRecord, FlowStat
 from bus.workflows.expressions import is_true
 from bus.workflows.templates import render, render_all, render_value
 from bus.workflows.values import FlowStep, Workflow
+
+log = logging.getLogger("fleethook.workflows")
+
+_SHOWN: Final = 120
+_MOST_UNCLEAR: Final = 64
+
+
+@lru_cache(maxsize=512)
+def _warn(workflow: str, error: str) -> None:
+    """Log a condition that could not be evaluated, once in a process, since it may be so at every event."""
+    log.warning("workflow %r: %s; it counts as false", workflow, error)
 
 
 def names_of(workflow: Workflow, record: FlowRecord, event: Event, action: str) -> dict[str, Any]:
@@ -56,8 +69,6 @@ class Work:
     changed: bool = False
     """Whether the state has changed."""
     shared_changes: dict[str, Any] = field(default_factory=dict)
-    wanted: str = ""
-    """The step that an action wants to enter."""
     extra: dict[str, Any] = field(default_factory=dict)
     """Further names of the action at work: its own keys, and results of earlier ones."""
 
@@ -80,8 +91,14 @@ class Work:
         return {
             **self._event_names,
             **expression_names(self.workflow, self.state, self.shared, self.event),
+            "artifact_exists": self._artifact_exists,
             **self.extra,
         }
+
+    def _artifact_exists(self, *names: object) -> bool:
+        """Whether each is an artifact that was captured under that name, or a file of the event's folder fits it."""
+        known = self.state.artifacts
+        return all(str(name) in known or self.effects.read_file(str(name)) is not None for name in names)
 
     def plain_names(self) -> dict[str, Any]:
         """The variables as they are now, for actions that are carried later."""
@@ -114,17 +131,37 @@ class Work:
         names: Mapping[str, Any] = self.names() if language == "python" else self.cel_names()
         try:
             return await is_true(when, language, names, self.effects.condition)
-        except ConditionError as error:
-            counts = counts and language == "cel"
-            if language == "cel" and counts:
-                self.notes.append(f"workflow {self.workflow.name!r}: {error}; it counts as true")
-            return counts
         except PatternError:
             return counts and language == "cel"  # reading the file has said so
         except FleethookError as error:
-            counts = counts and language == "cel"
-            self.notes.append(f"workflow {self.workflow.name!r}: {error}; it counts as {'true' if counts else 'false'}")
+            if language == "python":
+                return self._unclear(when, error, counts)
+            if counts or not isinstance(error, ConditionError):
+                self.notes.append(
+                    f"workflow {self.workflow.name!r}: {error}; it counts as {'true' if counts else 'false'}"
+                )
             return counts
+
+    def _unclear(self, when: str, error: FleethookError, blocks: bool) -> bool:
+        """What a condition of Gobby's files counts as that could not be evaluated.
+
+        It is false, as in Gobby, unless it is that of a rule that blocks and the failure policy is deny. The person is told
+        of such a rule once in a session; the trace has each time.
+        """
+        counts = blocks and self.policy == "deny"
+        if blocks:
+            end = "so the rule blocks" if counts else "so the rule did not block"
+            text = f"the rule `{when[:_SHOWN]}` cannot be evaluated: {error}; {end}, since the failure policy is {self.policy}"
+            self.done.append(f"rule not evaluated: {when[:_SHOWN]}")
+            mark = sha256(when.encode("utf-8", "replace")).hexdigest()[:8]
+            if mark not in self.state.unclear:
+                self.state.unclear, self.changed = [*self.state.unclear, mark][-_MOST_UNCLEAR:], True
+                self.notes.append(f"workflow {self.workflow.name!r}: {text}")
+        elif not isinstance(error, ConditionError):
+            self.notes.append(f"workflow {self.workflow.name!r}: {error}; it counts as false")
+        else:
+            _warn(self.workflow.name, str(error))
+        return counts
 
     def text(self, text: object) -> str:
         """A text with its values; raises ConfigError."""

@@ -27,8 +27,11 @@ _STRINGS: Final = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'")
 _MOST_ANSWERS: Final = 32
 """The most answers of plugins that one condition may need."""
 
-AskPlugin = Callable[[str, Sequence[Any]], Awaitable[bool]]
-"""The answer of a plugin's condition, by the function's name and its arguments; raises FleethookError."""
+AskPlugin = Callable[[str, Sequence[Any], Mapping[str, Any]], Awaitable[bool]]
+"""The answer of a plugin's condition, by the function's name and its arguments, also those that are named.
+
+Raises FleethookError.
+"""
 
 
 def function_name(plugin: str, condition: str) -> str:
@@ -38,13 +41,13 @@ def function_name(plugin: str, condition: str) -> str:
 
 def compile_expression(text: str, language: Language) -> Condition | PythonCondition:
     """A condition; raises PatternError."""
-    plain = _with_functions(text)
+    plain = with_functions(text)
     if language == "python":
         return compile_python(plain)
     return compile_condition(plain, CEL_NAMES, FUNCTIONS | _plugin_functions(plain))
 
 
-def _with_functions(text: str) -> str:
+def with_functions(text: str) -> str:
     """The expression with `plugin:name:condition` written as a function."""
 
     def function(found: re.Match[str]) -> str:
@@ -62,7 +65,7 @@ async def is_true(text: str, language: Language, names: Mapping[str, Any], ask: 
     if not text.strip():
         return True
     condition = compile_expression(text, language)
-    functions = _plugin_functions(_with_functions(text))
+    functions = _plugin_functions(with_functions(text))
     if isinstance(condition, Condition) and condition.is_costly(size_of(names["event"])):
         raise ConditionError(f"`{text}` was not evaluated: the event is too large for it")
     if not functions:
@@ -74,13 +77,13 @@ async def _with_answers(
     condition: Condition | PythonCondition, functions: frozenset[str], names: Mapping[str, Any], ask: AskPlugin
 ) -> bool:
     known: dict[tuple[str, str], bool] = {}
-    missing: list[tuple[str, tuple[Any, ...]]] = []
+    missing: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
 
     def function(name: str) -> Callable[..., bool]:
-        def call(*args: Any) -> bool:
-            key = (name, repr(args))
+        def call(*args: Any, **named: Any) -> bool:
+            key = (name, repr((args, named)))
             if key not in known:
-                missing.append((name, args))
+                missing.append((name, args, named))
                 raise ConditionError(f"the answer of {name} is not known yet")
             return known[key]
 
@@ -97,6 +100,6 @@ async def _with_answers(
         else:
             if not missing:  # CEL's `||` ignores the side that failed
                 return found
-        name, args = missing[0]
-        known[name, repr(args)] = await ask(name, args)
+        name, args, named = missing[0]
+        known[name, repr((args, named))] = await ask(name, args, named)
     raise ConditionError(f"`{condition.text}` asks plugins too often")

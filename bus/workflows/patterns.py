@@ -57,7 +57,7 @@ def event_patterns(workflow: Workflow) -> tuple[str, ...]:
     if workflow.steps and workflow.steps[0].on_enter:
         found += (EventType.SESSION_START.value, *_PROMPT)
     texts = repr(workflow)
-    if _COUNTERS.search(texts) or _MCP.search(texts):
+    if workflow.notes_files or _COUNTERS.search(texts) or _MCP.search(texts):
         found += _AFTER
     unique = tuple(dict.fromkeys(found))
     return ("*",) if "*" in unique else unique

@@ -153,6 +153,8 @@ class Workflow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Webhooks that actions name by `webhook_id`."""
     env_pass: tuple[str, ...] = ()
     """Variables of the worker's environment that its commands get."""
+    notes_files: bool = False
+    """Whether something in it reads which files the session has read or written."""
 
     def step(self, name: str) -> FlowStep | None:
         """The step with this name."""

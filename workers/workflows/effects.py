@@ -60,14 +60,14 @@ class LiveEffects:
         self._hook, self._event, self._around = hook, event, around
         self._until = time.monotonic() + seconds
 
-    async def condition(self, function: str, args: Sequence[Any]) -> bool:
+    async def condition(self, function: str, args: Sequence[Any], named: Mapping[str, Any]) -> bool:
         """The answer of a plugin's condition, by the name of its function."""
         plugins = await self._plugins()
         for state in plugins.states():
             for name in state.conditions:
                 group = plugins.find(state.name) if function_name(state.name, name) == function else None
                 if group is not None:
-                    return bool(await group.invoke(state.name, "condition", name, {}, self._left(), *args))
+                    return bool(await group.invoke(state.name, "condition", name, dict(named), self._left(), *args))
         raise FleethookError(f"no plugin that runs here has the condition {function}")
 
     async def plugin(self, action: Action, kwargs: dict[str, Any], context: dict[str, Any]) -> Any:

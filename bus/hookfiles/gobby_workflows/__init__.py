@@ -21,7 +21,7 @@ from bus.workflows.values import Workflow, waits
 NAME: Final = "gobby"
 FOLDER: Final = "workflows"
 LIFECYCLE: Final = "lifecycle"
-MARKS: Final = frozenset({"steps", "phases", "triggers"})
+MARKS: Final = frozenset({"steps", "phases", "triggers", "extends", "tool_rules", "observers"})
 """The keys by which a file is recognised."""
 
 _SECONDS: Final = 60.0

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 from bus.config.documents import Document, PathParts, dotted
 from bus.errors import ConfigError, PatternError
-from bus.workflows.expressions import compile_expression
+from bus.workflows.expressions import compile_expression, with_functions
+from bus.workflows.python_names import unknown_names
 from bus.workflows.rules import read_rule
 from bus.workflows.templates import check_template
 from bus.workflows.values import ToolRule
@@ -39,6 +40,7 @@ class Checks:
         self.value = document.value
         self.problems: list[ConfigError] = []
         self.warnings: list[str] = list(document.warnings)
+        self._conditions: list[tuple[PathParts, str]] = []
 
     def list(self, path: PathParts, value: Any) -> Sequence[Any]:
         if value is None:
@@ -65,12 +67,25 @@ class Checks:
     def condition(self, path: PathParts, text: str) -> None:
         known = len(self.problems)
         self._check(path, partial(compile_expression, text, "python") if text.strip() else None)
-        if len(self.problems) > known and _is_python(text):  # Gobby takes it for false where it cannot evaluate it
+        if len(self.problems) == known and text.strip():
+            self._conditions.append((path, text))
+        elif _is_python(text):  # Gobby takes it for false where it cannot evaluate it
             problem = self.problems.pop()
             self.warnings.append(f"{problem}; it is always false")
         asked = _ABOUT_TASKS.search(text)
         if asked is not None:
             self.warn(path, f"{asked[1]}() asks Gobby's store of tasks, which is not here: {_ANSWERS[asked[1]]}")
+
+    def check_names(self, variables: Collection[str] | None) -> None:
+        """Warn of each condition that reads what nothing has; `variables` is what the workflow sets, None if unknown."""
+        for path, text in self._conditions:
+            end = "; the rule does not block there" if "rules" in path or "rule_definitions" in path else ""
+            for name, never in unknown_names(with_functions(text), variables):
+                if never:
+                    self.warn(path, f"conditions have no {name}: this one is false where it reads it{end}")
+                else:
+                    text_ = f"nothing in this file sets {name}: this condition is false where it reads it"
+                    self.warn(path, f"{text_}, until another workflow of the session sets it{end}")
 
     def template(self, path: PathParts, text: str) -> None:
         self._check(path, partial(check_template, text) if text else None)

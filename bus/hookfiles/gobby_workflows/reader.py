@@ -31,10 +31,14 @@ from bus.workflows.values import (
     Trigger,
     Workflow,
 )
+from bus.workflows.variables import variables_of
 
 _PRIORITY: Final = 100
 _MOST_PARENTS: Final = 16
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_ARTIFACT_KEYS: Final = ("pattern", "artifact", "name", "path", "file")
+_COUNT_KEYS: Final = ("count", "min", "min_count", "value", "actions")
+_FILES: Final = re.compile(r"\bfiles_(read|written)\b")
 _OTHER_TRIGGERS: Final = {"prompt_submit": "before_agent", "tool_call": "before_tool", "tool_result": "after_tool"}
 
 
@@ -71,12 +75,13 @@ class WorkflowReader(Checks):
         names = [str(entry.get("name")) for entry in entries if isinstance(entry, dict)]
         steps = [step for n, entry in enumerate(entries) if (step := self.step((key, n), entry, names)) is not None]
         triggers = self.triggers(self.mapping(("triggers",), whole.get("triggers")))
-        if not steps and not triggers and not self.problems:
+        others = whole.get("tool_rules") or whole.get("observers")
+        if not steps and not triggers and not others and not self.problems:
             self.report((), "a workflow has steps (or phases), or triggers; it has none")
         lifecycle = whole.get("type") == "lifecycle" or not steps
         exit_condition = self.text(whole.get("exit_condition"))
         self.condition(("exit_condition",), exit_condition)
-        return Workflow(
+        found = Workflow(
             name=str(whole["name"]).strip(),
             description=self.text(whole.get("description")),
             version=self.text(whole.get("version")),
@@ -94,6 +99,8 @@ class WorkflowReader(Checks):
             premature_stop=self.premature_stop(whole.get("on_premature_stop")),
             webhooks=self.mapping(("webhooks",), whole.get("webhooks")),
         )
+        self.check_names(variables_of(found))
+        return msgspec.structs.replace(found, notes_files=_FILES.search(repr(found)) is not None)
 
     def _extended(self, value: Mapping[str, Any], seen: list[str]) -> dict[str, Any]:
         """The workflow with what it inherits by `extends`."""
@@ -172,6 +179,7 @@ class WorkflowReader(Checks):
             return {}
         value = file.mapping((), file.value)
         rules = file.definitions(value.get("rule_definitions"))
+        file.check_names(None)
         self.problems += file.problems
         self.warnings += file.warnings
         return rules
@@ -251,6 +259,12 @@ class WorkflowReader(Checks):
         if kind == "webhook":
             values = {str(key): value for key, value in raw.items() if key not in {"type", "id"}} | {"expects": True}
             return ExitCondition(kind="webhook", id=name, webhook=Action(kind="webhook", id=place, values=values))
+        if kind == "artifact_exists":
+            label = next((self.text(raw[key]) for key in _ARTIFACT_KEYS if raw.get(key)), "")
+            return ExitCondition(kind="expression", id=name, text=f"artifact_exists({label!r})")
+        if kind == "action_count":
+            least = next((raw[key] for key in _COUNT_KEYS if isinstance(raw.get(key), int)), 1)
+            return ExitCondition(kind="expression", id=name, text=f"step_action_count >= {least}")
         self.warn(path, f"there is no exit condition {kind!r}; it is ignored")
         return None
 

@@ -55,11 +55,23 @@ def plugin_classes(text: str, file: str) -> tuple[FoundPlugin, ...]:
     return tuple(_Source(tree).plugins())
 
 
+@lru_cache(256)
+def texts_of_source(text: str) -> frozenset[str]:
+    """Every text that is written out in a source: a plugin that is made by a call or a base elsewhere has its name there."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return frozenset()
+    return frozenset(
+        node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+
+
 class _Source:
     """One parsed source: its constants, its classes, and the names under which it imports ours."""
 
     def __init__(self, tree: ast.Module) -> None:
-        self.constants = _constants(tree.body, {})
+        self.constants = _class_constants(tree, _constants(tree.body, {}))
         self.names = {BASE: {BASE}, DECORATOR: {DECORATOR}}
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):
@@ -140,6 +152,17 @@ def _handler(method: str, call: ast.Call, constants: Mapping[str, Value]) -> Fou
     return FoundHandler(method, event, priority, call.lineno)
 
 
+def _class_constants(tree: ast.Module, known: Mapping[str, Value]) -> dict[str, Value]:
+    """The module's constants, and those of its classes (`Prio.EARLY`)."""
+    inside = {
+        f"{node.name}.{name}": value
+        for node in tree.body
+        if isinstance(node, ast.ClassDef)
+        for name, value in _constants(node.body, {}).items()
+    }
+    return {**known, **inside}
+
+
 def _constants(body: list[ast.stmt], known: Mapping[str, Value]) -> dict[str, Value]:
     """The names in a body that are set to constants."""
     found = dict(known)
@@ -166,11 +189,32 @@ def _value(node: ast.expr, known: Mapping[str, Value]) -> Value | None:
     if isinstance(node, ast.Attribute):  # HookEventType.BEFORE_TOOL, and its .value
         if node.attr == "value":
             return _value(node.value, known)
+        if isinstance(node.value, ast.Name) and f"{node.value.id}.{node.attr}" in known:
+            return known[f"{node.value.id}.{node.attr}"]
         return node.attr.lower() if _last_name(node.value) == _EVENTS else None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        left, right = _value(node.left, known), _value(node.right, known)
+        if isinstance(left, str) and isinstance(right, str):
+            return left + right
+        return left + right if isinstance(left, int) and isinstance(right, int) else None
+    if isinstance(node, ast.JoinedStr):
+        return _formatted(node, known)
     if isinstance(node, ast.List | ast.Tuple):
         items = [_value(item, known) for item in node.elts]
         return tuple(item for item in items if isinstance(item, str)) if None not in items else None
     return None
+
+
+def _formatted(node: ast.JoinedStr, known: Mapping[str, Value]) -> str | None:
+    """An f-string of constants as text; None for any other."""
+    found = []
+    for part in node.values:
+        plain = isinstance(part, ast.FormattedValue) and part.conversion == -1 and part.format_spec is None
+        value = _value(part.value if isinstance(part, ast.FormattedValue) and plain else part, known)
+        if not isinstance(value, str | int):
+            return None
+        found.append(str(value))
+    return "".join(found)
 
 
 def _last_name(node: ast.expr) -> str:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from bus.config.files import Stamp, read_file, stamp
 from bus.errors import ConfigError
-from bus.hooksets.plugins.classes import FoundPlugin, plugin_classes
+from bus.hooksets.plugins.classes import FoundPlugin, plugin_classes, texts_of_source
 from bus.system.directories import directories
 
 ENTRY_POINTS: Final = "fleethook.plugins"
@@ -24,6 +24,7 @@ USER_FOLDERS: Final = ("~/.gobby/plugins",)
 PROJECT_FOLDERS: Final = (".fleethook/plugins", ".gobby/plugins")
 
 _MOST_FILES: Final = 500
+_NAMED: Final = "\0named"
 _UNFIT: Final = re.compile(r"[^a-z0-9]+")
 
 
@@ -45,12 +46,21 @@ def plugin_folders(layer: str, file: str) -> tuple[str, ...]:
 
 
 def find_source(name: str, folders: Sequence[str]) -> PluginSource | None:
-    """The source of the plugin with this name; None if there is none."""
-    for folder in folders:
-        for path in plugin_files(folder):
-            if name in _names(path, stamp(path)):
-                return PluginSource(path)
-    return _installed(name)
+    """The source of the plugin with this name; None if there is none.
+
+    A class with that name counts first, then an installed package, and last a file that has the name as a text: there the
+    plugin is made by a call, or its base class is in another file.
+    """
+    files = [path for folder in folders for path in plugin_files(folder)]
+    for path in files:
+        if name in _names(path, stamp(path)):
+            return PluginSource(path)
+    found = _installed(name)
+    if found is not None:
+        return found
+    texts = {path: texts for path in files if name in (texts := _texts(path, stamp(path)))}
+    # A file with named classes is the last choice: it may only require that plugin.
+    return PluginSource(min(texts, key=lambda path: _NAMED in texts[path])) if texts else None
 
 
 def plugin_files(folder: str) -> list[str]:
@@ -104,6 +114,22 @@ def _names(path: str, _stamp: Stamp) -> tuple[str, ...]:
             dict.fromkeys((*spellings, *re.findall(r"""\bname(?:\s*:\s*str)?\s*=\s*["']([^"'\n]+)["']""", text)))
         )
     return names or (spellings if "plugin" in text.lower() else ())
+
+
+@lru_cache(512)
+def _texts(path: str, _stamp: Stamp) -> frozenset[str]:
+    """The texts in a file that may define plugins; with `_NAMED` if it has plugin classes with a name."""
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, ValueError):
+        return frozenset()
+    if "plugin" not in text.lower():
+        return frozenset()
+    try:
+        named = bool(plugin_classes(text, path))
+    except ConfigError:
+        named = False
+    return texts_of_source(text) | ({_NAMED} if named else set())
 
 
 def _installed(name: str) -> PluginSource | None:

@@ -450,3 +450,104 @@ def test_a_condition_that_gobby_could_not_evaluate_either_is_false_and_named(tmp
     (warning,) = file.warnings
     assert warning.startswith(f"{tmp_path / 'filters.yaml'}:7:")
     assert warning.endswith("this operator is not allowed; it is always false")
+
+
+def test_a_workflow_that_only_extends_another_is_one_too(tmp_path: Path) -> None:
+    found = read(tmp_path, base=STEPS, child="name: child\nextends: tdd\nvariables: {mode: grown}\n")
+    assert started(found["child"]).send("session:start") is not None
+
+
+def test_names_that_nothing_has_are_warned_of_with_their_place(tmp_path: Path) -> None:
+    read(
+        tmp_path,
+        names="""
+        name: names
+        variables: {set: 1}
+        steps:
+          - name: a
+            rules:
+              - {when: "made_up(1) > 2", action: block}
+              - {when: "session.tests_run > 0", action: block}
+            transitions:
+              - {to: a, when: "set == 1 and later and event.tool_nam == 'x' and any(n for n in [1])"}
+            on_enter:
+              - {action: set_variable, name: later, value: "{{ true }}"}
+        """,
+    )
+    file, _ = load_foreign(tmp_path, "user")
+    found = [warning.removeprefix(f"{tmp_path}/names.yaml:") for warning in file.warnings]
+    assert [text.partition(": ")[0] for text in found] == ["7:16", "8:16", "10:23"]
+    assert (
+        "conditions have no made_up(): this one is false where it reads it; the rule does not block there" in found[0]
+    )
+    assert "nothing in this file sets session.tests_run" in found[1]
+    assert "conditions have no event.tool_nam" in found[2]
+
+
+def test_commands_files_and_artifacts_can_be_asked_about(tmp_path: Path) -> None:
+    session = started(
+        read(
+            tmp_path,
+            known="""
+            name: known
+            steps:
+              - name: a
+                exit_conditions: [{type: artifact_exists, pattern: "plan*.md"}, {type: action_count, count: 2}]
+                rules:
+                  - {when: "command_in('rm', 'git push')", action: block, message: "not that"}
+                transitions:
+                  - {to: b, when: "'docs/plan.md' in session.files_read and artifact_exists('plan')"}
+              - name: b
+            """,
+        )["known"]
+    )
+    for command, decision in {"cd x && rm y": "deny", "git push -f": "deny", "git pull": "abstain"}.items():
+        done = session.send("tool:pre_execute", tool="Bash", command=command)
+        assert (done.record.decision if done is not None else "abstain") == decision, command
+    done = session.send("tool:post_execute", tool="Read", path="/w/docs/plan.md")
+    assert done is not None
+    assert done.state is not None
+    assert (done.state.files_read, done.state.step) == (["/w/docs/plan.md"], "a")
+
+
+def test_a_rule_that_cannot_be_evaluated_is_said_once_and_traced_each_time(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        unclear="""
+        name: unclear
+        steps:
+          - name: a
+            rules:
+              - {when: "tool_args.command.startswith('rm')", action: block}
+        """,
+    )
+    session = started(found["unclear"])
+    first = session.send("tool:pre_execute", tool="Read", file_path="a")
+    again = session.send("tool:pre_execute", tool="Read", file_path="a")
+    assert first is not None
+    assert again is not None
+    assert first.record.decision == again.record.decision == "abstain", "as in Gobby"
+    (note,) = first.record.notes
+    assert "the rule `tool_args.command.startswith('rm')` cannot be evaluated: there is no 'command'" in note
+    assert (again.record.notes, again.record.actions) == ((), first.record.actions)
+    assert first.record.actions == ("rule not evaluated: tool_args.command.startswith('rm')",)
+
+
+def test_an_action_of_a_step_can_enter_the_next_one_at_the_next_event(tmp_path: Path) -> None:
+    session = started(
+        read(
+            tmp_path,
+            enters="""
+            name: enters
+            steps:
+              - {name: a, transitions: [{to: b, when: "tool_name == 'Write'"}]}
+              - {name: b, on_enter: [{action: enter_step, step: c}]}
+              - {name: c, on_enter: [{action: inject_message, content: "in c"}]}
+            """,
+        )["enters"]
+    )
+    steps = []
+    for tool in ("Write", "Read", "Read"):
+        done = session.send("tool:pre_execute", tool=tool, file_path="a")
+        steps.append(done.record.after if done is not None else "")
+    assert steps == ["b", "c", "c"]

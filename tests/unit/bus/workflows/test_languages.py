@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -78,7 +78,7 @@ def test_what_cannot_be_evaluated_is_an_error_of_the_condition(text: str) -> Non
 def test_conditions_of_plugins_are_asked_once_for_each_argument(language: Any) -> None:
     asked: list[tuple[str, tuple[Any, ...]]] = []
 
-    async def ask(name: str, args: Sequence[Any]) -> bool:
+    async def ask(name: str, args: Sequence[Any], named: Mapping[str, Any]) -> bool:
         asked.append((name, tuple(args)))
         return name.endswith("lint") or args == ("a",)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from bus.errors import ConfigError
 from bus.hooksets.plugins.classes import plugin_classes
 from bus.hooksets.plugins.hooks import handler_events
+from bus.hooksets.plugins.sources import find_source
 from tests.support.plugins import plugin
 
 
@@ -102,3 +105,31 @@ def test_a_source_that_is_not_python_is_an_error_with_its_line() -> None:
 )
 def test_a_handlers_event_is_a_pattern(event: str, patterns: tuple[str, ...]) -> None:
     assert handler_events(event) == patterns
+
+
+@pytest.mark.req("G-11", "G-13")
+def test_names_and_priorities_that_are_put_together_from_constants_are_read() -> None:
+    source = (
+        plugin(
+            """
+        @hook_handler(EVENT, priority=Priority.EARLY + 4)
+        def a(self, event): ...
+        """,
+            name="tested",
+            head='class Priority:\n    EARLY = 5\nEVENT = HookEventType.BEFORE_TOOL\nNAME = f"{\'guard\'}-" + "one"',
+        )
+        .replace("'tested'", "NAME")
+        .replace('"tested"', "NAME")
+    )
+    (found,) = plugin_classes(source, "p.py")
+    assert (found.name, found.handlers[0][:3]) == ("guard-one", ("a", "before_tool", 9))
+
+
+@pytest.mark.req("G-13")
+def test_a_plugin_that_a_call_makes_is_found_by_its_name_in_the_text(tmp_path: Path) -> None:
+    (tmp_path / "asks.py").write_text(plugin("requires = ['made-here']", name="asks"))
+    (tmp_path / "factory.py").write_text("from makers import make_plugin\nMade = make_plugin('made-here', 'word')\n")
+    found = find_source("made-here", [str(tmp_path)])
+    assert found is not None, "no class has this name"
+    assert Path(found.path).name == "factory.py"
+    assert find_source("nowhere", [str(tmp_path)]) is None
