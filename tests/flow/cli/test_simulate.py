@@ -224,6 +224,7 @@ def test_simulate_knows_what_is_counted_and_counts_nothing(
         assert counter["count"] == 2
         other = json.dumps({**call, "session": "other"})
         assert fleethook("simulate", "-", "--json", stdin=other).json["verdict"]["decision"] == "abstain"
+        assert fleethook("simulate", "-", "--json", "--session", "s", stdin=other).json["verdict"]["decision"] == "deny"
 
     history = [call, call, {**call, "type": "user:prompt_submit", "tool": "", "input": {}, "data": {"prompt": "go"}}]
     wrote = {**call, "type": "tool:post_execute", "tool": "write", "input": {"path": "a.py"}}

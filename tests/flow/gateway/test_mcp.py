@@ -201,3 +201,24 @@ def test_a_gateway_checks_who_calls(mcp: World) -> None:
         assert client.post("/mcp", content=b"{").status_code == 400
         assert client.post("/mcp", content=b" " * (3 << 20)).status_code == 413
         assert client.put("/mcp").status_code == 405
+
+
+@pytest.mark.req("G-18", "X-04")
+async def test_a_simulation_reads_what_the_session_has_used_and_counts_nothing(mcp: World) -> None:
+    limited = """
+version: 1
+hooks: [{id: once, on: tool:pre_execute, rule: {decision: deny, limit: 1 per hour, reason: once is enough}}]
+"""
+    mcp.fleet.publish_hooks(limited)
+    try:
+        with mcp.gateway.unix() as client:
+            spent = {**CALL, "session": "spent"}
+            assert client.post("/v1/requests", json=spent).json()["decision"] == "abstain"
+        async with mcp.client("stdio", mcp.operator) as client:
+            for session, decision in (("spent", "deny"), ("new", "abstain"), ("new", "abstain")):
+                found = await call(client, "simulate_event", event={**CALL, "session": "other"}, session=session)
+                assert (found["event"]["session"], found["verdict"]["decision"]) == (session, decision)
+            found = await call(client, "simulate_event", event=spent)
+            assert found["verdict"]["decision"] == "deny", "of its own session"
+    finally:
+        mcp.fleet.publish_hooks(HOOKS)

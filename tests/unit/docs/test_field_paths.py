@@ -19,6 +19,7 @@ from bus.verdicts import Verdict
 from bus.workflow_steps.scope import event_names
 from bus.workflow_steps.state import FlowState
 from bus.workflow_steps.work import Work
+from bus.workflows.python_names import SESSION_FIELDS
 from bus.workflows.values import Workflow
 from docs.reference.events import CONDITIONS
 from tests.support.rows import rows
@@ -114,7 +115,8 @@ def known(page: str, language: str) -> Tree:
         tree["data"] = {**tree["data"], **leaves(Event.__struct_fields__), "answer": {}}
     if page in _GOBBY:
         names = event_names(Event(type="agent:stop"))["event"].keys()
-        tree |= {"event": {**leaves(names), **tree["event"]}, "context": None}
+        session = {**leaves(SESSION_FIELDS), **tree["session"]}
+        tree |= {"event": {**leaves(names), **tree["event"]}, "context": None, "session": session}
     if page == "python.md" or language == "python":
         verdict = leaves([*Verdict.__struct_fields__, *vars(Verdict)])
         return {"event": {**leaves(Event.__struct_fields__), **tree["event"]}, "verdict": verdict}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:  # every command imports what it needs itself, so that `--help
     from bus.events import Event
     from bus.hooksets.in_force import HookSet
     from bus.verdicts import Verdict
-    from bus.wire.connections import Connections
-    from workers.admin.workflows.dry import DryWorkflows
     from workers.simulation.simulate import Effect, Simulation
 
 _WOULD = {
@@ -63,6 +61,12 @@ _DID = {
     type=click.Path(file_okay=False, path_type=Path),
     help="The folder of an event that names none. Default: the current one.",
 )
+@click.option(
+    "--session",
+    default="",
+    metavar="ID",
+    help="Judge it as an event of this session, with its limits, facts and workflows.",
+)
 @click.option("--run", is_flag=True, help="Run the commands and ask the URLs of the hooks that decide.")
 @click.option("--budget", type=DURATION, metavar="TIME", help="How long the verdict may take.")
 @click.option("--exit-code", is_flag=True, help="Exit with 1 if the verdict is deny.")
@@ -77,6 +81,7 @@ def simulate(
     source: str,
     native: str,
     cwd: Path | None,
+    session: str,
     run: bool,
     budget: float | None,
     exit_code: bool,
@@ -110,6 +115,8 @@ def simulate(
         recorded = seen.verdict
     else:
         event = file_event(fleet, file or "-", source=source, kind=native, cwd=(cwd or Path.cwd()).absolute())
+    if session:
+        event = msgspec.structs.replace(event, session=session)
     if hook_file is not None:
         hooks = hooks_of(sound(fleet, hook_file)[1])
     else:
@@ -135,31 +142,21 @@ def _as_now(fleet: Context, event: Event, hooks: HookSet, *, run: bool, seconds:
     """The simulation with the limits, facts and workflows of now, where the server can be asked; else of a new session."""
     import asyncio
     import os
-    from functools import partial
-
-    import msgspec
 
     from bus.errors import FleethookError
     from bus.memory.replayed import remembers
-    from workers.delivery.deliveries import now_ms
+    from workers.simulation.present import simulate_now
     from workers.simulation.simulate import simulate as judge
 
-    flows = _states(fleet, event, hooks)
-    tried = partial(judge, hooks=hooks, run=run, seconds=seconds, policy=fleet.settings().on_failure, workflows=flows)
-    if not any(map(remembers, hooks.hooks.values())):
-        return asyncio.run(tried(event))
-
-    async def look_up(connections: Connections) -> Simulation:
-        from workers.memory.looked_up import LookedUpMemory
-
-        known = LookedUpMemory(connections, fleet.keys(), str(os.getuid()))
-        return await tried(msgspec.structs.replace(event, time=now_ms()), known=known)
-
+    how: dict[str, Any] = {"hooks": hooks, "run": run, "seconds": seconds, "policy": fleet.settings().on_failure}
+    if not any(remembers(hook) or (hook.workflow is not None and event.session) for hook in hooks.hooks.values()):
+        return asyncio.run(judge(event, **how))
+    user = str(os.getuid())
     try:
-        return fleet.run(look_up)
+        return fleet.run(lambda connections: simulate_now(connections, fleet.keys(), event, user=user, **how))
     except FleethookError as error:
-        fleet.say(f"without the limits and facts of the session: {error}")
-        return asyncio.run(tried(event))
+        fleet.say(f"without the limits, facts and workflows of the session: {error}")
+        return asyncio.run(judge(event, **how))
 
 
 def _after_history(
@@ -189,30 +186,6 @@ def _after_history(
         return await judge(after, hooks, run=run, seconds=seconds, policy=policy, workflows=flows, known=past)
 
     return asyncio.run(work())
-
-
-def _states(fleet: Context, event: Event, hooks: HookSet) -> DryWorkflows:
-    """The states of the session's workflows, where the server can be asked; else the session is a new one."""
-    from bus.errors import FleethookError
-    from workers.admin.workflows.dry import DryWorkflows
-
-    flows = DryWorkflows()
-    inside = [hook for hook in hooks.hooks.values() if hook.workflow is not None]
-    if not inside or not event.session:
-        return flows
-
-    async def read(connections: Connections) -> None:
-        from workers.workflows.store import FlowStore
-
-        for hook in inside:
-            found = await FlowStore(connections, fleet.keys(), "fleethook").read(hook, event, again=True)
-            flows.know(hook.id, event, found.state, found.shared)
-
-    try:
-        fleet.run(read)
-    except FleethookError as error:
-        fleet.say(f"without the states of workflows: {error}")
-    return flows
 
 
 def _lines(fleet: Context, found: Simulation, recorded: Verdict | None) -> Iterator[str]:

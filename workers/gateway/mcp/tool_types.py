@@ -73,6 +73,10 @@ class SimulateEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     native: Annotated[
         str, Meta(max_length=128, description="The agent's name of the event, if the payload has none.")
     ] = ""
+    session: Annotated[
+        str,
+        Meta(max_length=256, description="Judge it as an event of this session, with its limits, facts and workflows."),
+    ] = ""
     hooks: Annotated[
         str,
         Meta(max_length=_MOST_FILE, description="The text of a fleethook.yaml to ask in place of the hooks in force."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -39,7 +40,8 @@ from workers.records.status import status
 from workers.records.stored_events import stored_event
 from workers.records.trace import trace
 from workers.records.waterfall import timed_trace_record
-from workers.simulation.simulate import simulate, simulation_record
+from workers.simulation.present import simulate_now
+from workers.simulation.simulate import simulation_record
 
 _LONGEST: Final = 10.0
 _RELOAD_SECONDS: Final = 30.0
@@ -102,7 +104,8 @@ class Tools:
                 "simulate_event",
                 "Simulate an event",
                 "Say what the hooks in force, or those of a fleethook.yaml, would decide on a whole event, on an agent's "
-                "payload, or on a recorded event. Nothing is recorded or started.",
+                "payload, or on a recorded event. Limits, facts and workflows of its session are as they are now; "
+                "nothing is recorded, counted or started.",
                 types.SimulateEvent,
                 types.Simulated,
                 self._simulate,
@@ -205,6 +208,8 @@ class Tools:
             raw = msgspec.json.encode(asked.event)
             source = asked.source or payload_source(raw)
             event = read_event(raw, source=source, kind=asked.native, cwd=_NO_PROJECT, host=self._watcher.host)
+        if asked.session:
+            event = msgspec.structs.replace(event, session=asked.session)
         if asked.hooks:
             hooks = hooks_of(await asyncio.to_thread(read_sent_file, asked.hooks.encode()))
         else:
@@ -216,7 +221,8 @@ class Tools:
         async with self._turn:
             await asyncio.to_thread(hooks.prepare)
             seconds = min(_LONGEST, self._settings.budget)
-            found = await simulate(event, hooks, run=False, seconds=seconds, policy=self._settings.on_failure)
+            how: dict[str, Any] = {"run": False, "seconds": seconds, "policy": self._settings.on_failure}
+            found = await simulate_now(self._connections, self._keys, event, hooks, user=str(os.getuid()), **how)
         return simulation_record(found)
 
     async def _events(self, asked: types.RecentEvents) -> dict[str, Any]:
