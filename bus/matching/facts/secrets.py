@@ -15,7 +15,7 @@ from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
 from bus.lazy.regex import lazy_regex
-from bus.matching.facts.token_formats import PRIVATE_KEY, TOKEN_FORMATS, WEBHOOK_URL
+from bus.matching.facts.token_formats import OTHER_PRIVATE_KEYS, PRIVATE_KEY, TOKEN_FORMATS, WEBHOOK_URL
 from bus.matching.regexes import compile_regex
 
 SecretClass = Literal["known", "random"]
@@ -30,21 +30,24 @@ class Secret(NamedTuple):
     """Its kind, or the name beside it."""
 
 
-_FORMATS: Final = (PRIVATE_KEY, WEBHOOK_URL, *TOKEN_FORMATS)
+_FORMATS: Final = (PRIVATE_KEY, *OTHER_PRIVATE_KEYS, WEBHOOK_URL, *TOKEN_FORMATS)
 _ANY_FORMAT: Final = "|".join(sorted(re.escape(needle) for one in _FORMATS for needle in one.needles))
 
-_KEYS: Final = "api access auth account private signing encryption service storage master"
+_KEYS: Final = (
+    "api access auth account private signing encryption service storage master app jwt hmac session client subscription"
+    " webhook deploy server license shared consumer admin secret rsa"
+)
 _NAMES: Final = (
-    *("password", "passwd", "passphrase", "secret", "token", "credential", "_pwd", "_pass"),
+    *("password", "passwd", "passphrase", "secret", "token", "credential", "pwd", "pass", "identified"),
     *("connectionstring", "connection_string"),
     *(f"{kind}{sign}key" for kind in _KEYS.split() for sign in ("", "_", "-")),
 )
 """A name that contains one of these, in any case, says that its value is a secret."""
 _ANY_NAME: Final = (
-    f"passw|passphrase|secret|token|credential|_pwd|_pass|connection_?string|(?:{_KEYS.replace(' ', '|')})[_-]?key"
+    f"passw|passphrase|secret|token|credential|pwd|_pass|\\bpass[\"']{{0,2}}[ ]?[:=,]|identified by|connection_?string|(?:{_KEYS.replace(' ', '|')})[_-]?key"
     "|://[^\\s/:@]{0,64}:|mysql|mariadb|\\bcurl\\b|\\blogin\\b|sshpass|redis-cli"
-    "|password-stdin|token-stdin|with-token|chpasswd"
-    "|\\bopenssl\\b|\\bwg set\\b|\\bvault login\\b|--passphrase|\\b7z\\b|storepass|\\baz login"
+    "|password-stdin|token-stdin|with-token|chpasswd|\\bsudo "
+    '|\\bbearer |\\bbasic |"auth"|\\bopenssl\\b|\\bwg set\\b|\\bvault login\\b|--passphrase|\\b7z\\b|storepass|\\baz login'
 )
 _ANY: Final = f"(?i){_ANY_FORMAT}|{_ANY_NAME}"
 """A text without a match has no secret. Most texts are looked at only once, for this, and RE2 takes a microsecond."""
@@ -52,25 +55,30 @@ _ANY: Final = f"(?i){_ANY_FORMAT}|{_ANY_NAME}"
 _VALUE: Final = r"""(?:"(?P<double>[^"\\\n]{12,512})"|'(?P<single>[^'\\\n]{12,512})'
     |\\{0,4}["'`]?(?P<bare>[^\s"'`,;(){}<>\[\]\\]{12,512}))"""
 _NAMED: Final = lazy_regex(
-    rf"""(?x) (?P<name>[\w.-]{{4,64}}+) \\{{0,4}}["']?\]?
+    rf"""(?x) (?P<name>[\w.-]{{3,64}}+) \\{{0,4}}["']?\]?
         (?P<sign>[ \t]{{0,4}}(?::[ ]?[&'\w<>\[\]|.]{{1,40}}[ ]=[ ]|=>|:=|=|:(?!:))[ \t]{{0,4}}
-        |[ ](?:is|to|as)[ ]|[ ]{{1,2}}) {_VALUE}"""
+        |[ ](?i:is|to|as|by)[ ]|,[ \t]{{0,4}}(?=["'])|>|["',\s]{{1,40}}value["']?[ ]?[:=][ \t]{{0,4}}
+        |[ ](?:--body|--value|-b)[ =]|[ ]{{1,2}}) {_VALUE}"""
 )
 """A name from the place where it says that it is secret, and its value. After a blank, the value is one of an option."""
-_OPTION: Final = lazy_regex(r"(?:(?<=\s)|\A)--?[\w-]{0,32}\Z")
-_BEFORE: Final = 34
-_URL: Final = lazy_regex(r"://(?P<name>[^\s/:@\"']{0,64}):(?P<bare>[^\s/@\"']{12,256})@")
+_AUTHORIZATION: Final = lazy_regex(r"(?i)(?P<name>bearer|basic)[ ](?P<bare>[A-Za-z0-9._~+/=-]{16,512})")
+_DOCKER: Final = lazy_regex(r"(?P<name>\"auth)\"[ ]?:[ ]?\"(?P<bare>[A-Za-z0-9+/=]{16,512})\"")
+"""As in Docker's `config.json`."""
+_OPTION: Final = lazy_regex(r"(?:(?:(?<=\s)|\A)--?[\w-]{0,32}|\b(?:login|user)\s+\S{1,64}\s+)\Z")
+"""What is before a name whose value follows after a blank: the beginning of an option, or a login in `.netrc`."""
+_BEFORE: Final = 80
+_URL: Final = lazy_regex(r"://(?P<name>[^\s/:@\"']{0,64}):(?P<bare>[^\s/@\"']{8,256})@")
 _LOGIN: Final = lazy_regex(
-    r"curl\b[^\n|;&]{0,512}?\s(?:-u|--user)[ =]?[\"']?(?P<name>[\w.@-]{1,64}):(?P<bare>[^\s\"']{12,256})"
+    r"curl\b[^\n|;&]{0,512}?\s(?:-u|--user)[ =]?[\"']?(?P<name>[\w.@-]{1,64}):(?P<bare>[^\s\"']{8,256})"
 )
-_MYSQL: Final = lazy_regex(r"(?P<name>mysql|mariadb)\w*\b[^\n|;&]{0,512}?\s-p[\"']?(?P<bare>[^\s\"']{12,256})")
-_LOGIN_COMMAND: Final = lazy_regex(r"(?P<name>login)[ ][^\n|;&]{0,512}?(?<=\s)-p[ =]?[\"']?(?P<bare>[^\s\"']{12,256})")
+_MYSQL: Final = lazy_regex(r"(?P<name>mysql|mariadb)\w*\b[^\n|;&]{0,512}?\s-p[\"']?(?P<bare>[^\s\"']{8,256})")
+_LOGIN_COMMAND: Final = lazy_regex(r"(?P<name>login)[ ][^\n|;&]{0,512}?(?<=\s)-p[ =]?[\"']?(?P<bare>[^\s\"']{8,256})")
 """As in `docker login -u me -p x`."""
-_PASS: Final = lazy_regex(r"(?P<name>sshpass)[ ][^\n|;&]{0,64}?-p[ ]?[\"']?(?P<bare>[^\s\"']{12,256})")
-_REDIS: Final = lazy_regex(r"(?P<name>redis-cli)\b[^\n|;&]{0,512}?\s(?:-a|--pass)[ =][\"']?(?P<bare>[^\s\"']{12,256})")
+_PASS: Final = lazy_regex(r"(?P<name>sshpass)[ ][^\n|;&]{0,64}?-p[ ]?[\"']?(?P<bare>[^\s\"']{8,256})")
+_REDIS: Final = lazy_regex(r"(?P<name>redis-cli)\b[^\n|;&]{0,512}?\s(?:-a|--pass)[ =][\"']?(?P<bare>[^\s\"']{8,256})")
 _STDIN: Final = lazy_regex(
-    r"(?:echo|printf)[ ]+(?:-n[ ]+|%s[ ]+)?[\"']?(?P<bare>[^\s\"'|;&]{12,256})[\"']?[ ]*\|[^|;&\n]{0,256}"
-    r"(?P<name>--password-stdin|--token-stdin|--with-token|-pass[ ]stdin|\bchpasswd\b|--stdin)"
+    r"(?:echo|printf)[ ]+(?:-n[ ]+|%s[ ]+)?[\"']?(?P<bare>[^\s\"'|;&]{8,256})[\"']?[ ]*\|[^|;&\n]{0,256}"
+    r"(?P<name>\bsudo[ ](?:-\S+[ ])*-[A-Za-z]*S\b|--password-stdin|--token-stdin|--with-token|-pass[ ]stdin|\bchpasswd\b|--stdin)"
 )
 """As in `echo x | docker login --password-stdin`."""
 _VALUE_OPTION: Final = lazy_regex(
@@ -93,6 +101,8 @@ _PLACEHOLDER: Final = lazy_regex(
     r"|<|\$\{|\$\(|\{\{|%\(|0000|1111|aaaa|IkpvaG4gRG9l"
 )
 """The last one is the name in the token that manuals show: John Doe."""
+_WEAK: Final = lazy_regex(r"(?i)p[a@4]ss?w[o0]?r?d|qwert|letmein|test|admin|s[e3]cr[e3]t")
+"""In a short value, a word of passwords that everybody makes up for a try."""
 _ORDERED: Final = 6
 """So many characters in the order of the alphabet or of the digits make a value a made-up one: `abcdef`, `123456`."""
 _LEAST_CHANGES: Final = 0.25
@@ -100,6 +110,10 @@ _LEAST_CHANGES: Final = 0.25
 _LEAST_BITS: Final = 3.0
 """The least Shannon entropy of a character: 16 different hexadecimal digits have 4.0."""
 _LEAST_LENGTH: Final = 14
+_LEAST_OF_PASSWORDS: Final = 12
+"""The least length beside a name such as `password`."""
+_LEAST_OF_LOGINS: Final = 8
+"""The least length where a program or an address takes a password and nothing else."""
 _LEAST_OF_LETTERS: Final = 16
 """The least length of a random value without a digit."""
 _NAME_IN_CAPITALS: Final = lazy_regex(r"[A-Z]?[a-z]+(?:[A-Z][a-z]{2,})+(?:[A-Z]?\d{1,2})?")
@@ -126,6 +140,7 @@ def looks_random(value: str, least: int = _LEAST_LENGTH) -> bool:
         len(value) < least
         or _NAME_IN_CAPITALS.fullmatch(value)
         or _PLACEHOLDER.search(value)
+        or (len(value) < _LEAST_LENGTH and _WEAK.search(value))
         or _is_ordered(value)
         or _UUID.fullmatch(value)
     ):
@@ -149,8 +164,8 @@ def _known(text: str) -> Iterator[Secret]:
 
 def _is_real(kind: str, value: str) -> bool:
     """Whether a text of a known format is a key and not a placeholder for one."""
-    if kind == "private-key" and value.startswith("-----"):
-        body = _BODY.search(value)
+    if kind == "private-key" and value.startswith(("-----", "PuTTY")):
+        body = _BODY.search(value, value.find("Private-Lines") + 1)
         return body is not None and looks_random(body[0])
     if kind == "jwt":
         return value.count(".") >= 2 and all(map(looks_random, value.split(".")[1:3]))
@@ -166,9 +181,12 @@ def _random(text: str) -> Iterator[Secret]:
         for at in _places(lowered, name, _MOST_NAMES):
             match = _NAMED.match(text, at) if at >= end else None  # a name in a value that was judged is no name
             end = max(end, match.end() if match is not None else 0)
-            if match is not None and (match["sign"].strip() or _takes_blank(text, at, match["name"])):
-                yield from _judged(match)
+            if match is not None and (match["sign"].strip() or _takes_blank(text, at, match)):
+                yield from _judged(match, _LEAST_OF_PASSWORDS if name[:4] in ("pass", "pwd") else _LEAST_LENGTH)
     for beginning, pattern, most in (
+        ("bearer ", _AUTHORIZATION, _MOST_COMMANDS),
+        ("basic ", _AUTHORIZATION, _MOST_COMMANDS),
+        ('"auth"', _DOCKER, _MOST_COMMANDS),
         ("://", _URL, _MOST_NAMES),
         ("curl", _LOGIN, _MOST_COMMANDS),
         ("mysql", _MYSQL, _MOST_COMMANDS),
@@ -182,7 +200,7 @@ def _random(text: str) -> Iterator[Secret]:
     ):
         for at in _places(lowered, beginning, most):
             if (match := pattern.match(text, at)) is not None:
-                yield from _judged(match)
+                yield from _judged(match, _LEAST_OF_LOGINS)
 
 
 def _places(text: str, word: str, most: int) -> Iterator[int]:
@@ -192,16 +210,16 @@ def _places(text: str, word: str, most: int) -> Iterator[int]:
         at, most = text.find(word, at + len(word)), most - 1
 
 
-def _takes_blank(text: str, at: int, name: str) -> bool:
-    """Whether a blank separates a name at this place from its value: `--password x`, `aws_secret_access_key x`."""
-    return name.lower() == "secret_access_key" or _OPTION.search(text[max(0, at - _BEFORE) : at]) is not None
+def _takes_blank(text: str, at: int, match: re.Match[str]) -> bool:
+    """Whether a blank separates a name at this place from its value: `--password x`, `aws_secret_access_key x`, `PASSWORD 'x'`."""
+    return match["single"] is not None or match["name"].lower() == "secret_access_key" or _OPTION.search(text[max(0, at - _BEFORE) : at]) is not None
 
 
-def _judged(match: re.Match[str]) -> Iterator[Secret]:
+def _judged(match: re.Match[str], least: int) -> Iterator[Secret]:
     groups = match.groupdict()
     value = groups.get("double") or groups.get("single") or groups["bare"] or ""
-    name = match["name"].strip("-_.")
-    if not _NO_SECRET_NAME.search(name) and "://" not in value and looks_random(value):
+    name = match["name"].strip('-_."')
+    if not _NO_SECRET_NAME.search(name) and "://" not in value and looks_random(value, least):
         yield Secret("random", f"the value of {name}" if name else "a password")
 
 

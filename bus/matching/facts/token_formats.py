@@ -28,6 +28,20 @@ PRIVATE_KEY: Final = TokenFormat(
     lazy_regex(_PEM.format(edge="BEGIN") + r"[\s\S]*?(?:" + _PEM.format(edge="END") + r"|\Z)"),
 )
 
+OTHER_PRIVATE_KEYS: Final = (
+    TokenFormat(
+        "private-key",
+        frozenset({"putty-user-key-file-"}),
+        lazy_regex(r"PuTTY-User-Key-File-\d[\s\S]{0,4000}?Private-Lines: \d+\s+[A-Za-z0-9+/=\s]{20,4000}"),
+    ),
+    _format(  # "-----BEGIN … PRIVATE KEY" in Base64, as kubeconfig files and secrets of Kubernetes have it
+        "private-key",
+        "ls0tls1crudjti",
+        r"LS0tLS1CRUdJTiB(?:QUklWQVRF|SU0EgUFJJVkFURS|FQyBQUklWQVRF|PUEVOU1NI|FTkNSWVBURU)[A-Za-z0-9+/]{40,}+",
+    ),
+)
+"""Private keys in other wrappings than PEM."""
+
 WEBHOOK_URL: Final = _format(
     "webhook-url",
     "hooks.slack.com/services/ /webhooks/",
@@ -41,7 +55,11 @@ TOKEN_FORMATS: Final = (
     _format("jwt", "eyj", r"eyJ[A-Za-z0-9_-]{10,}+(?:\.[A-Za-z0-9_-]*+){1,4}"),
     _format("github-token", "ghp_ gho_ ghu_ ghs_ ghr_", r"gh[pousr]_[A-Za-z0-9]{16,}+"),
     _format("github-token", "github_pat_", r"github_pat_[A-Za-z0-9_]{16,}+"),
-    _format("gitlab-token", "glpat- gldt- glrt-", r"gl(?:pat|dt|rt)-[A-Za-z0-9_.-]{16,}+"),
+    _format(
+        "gitlab-token",
+        "glpat- gldt- glrt- glptt- glft- glcbt- glsoat- glagent- gloas-",
+        r"gl(?:pat|dt|rt|ptt|ft|cbt|soat|agent|oas)-[A-Za-z0-9_.-]{16,}+",
+    ),
     _format("slack-token", "xox xapp-", r"(?:xox[a-z][.-]|xapp-)[A-Za-z0-9.-]{10,}+"),
     _format("aws-key", "akia asia abia acca", r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
     _format("google-key", "aiza", r"AIza[A-Za-z0-9_-]{30,}+"),
@@ -62,6 +80,30 @@ TOKEN_FORMATS: Final = (
     ),
     _format(
         "api-key", "pmak- nvapi- nrak- rubygems_ fo1_", r"(?:PMAK-|nvapi-|NRAK-|rubygems_|fo1_)[A-Za-z0-9_-]{20,}+"
+    ),
+    _format(
+        "api-key",
+        "sntrys_ sntryu_ sb_secret_ fm2_ napi_ nfp_",
+        r"(?:sntry[su]_|sb_secret_|fm2_|napi_|nfp_)[\w+/=-]{20,}+",
+    ),
+    _format("api-key", "pcsk_ lsv2_ csk- ops_eyj", r"(?:pcsk_|lsv2_(?:pt|sk)_|csk-|ops_eyJ)[\w+/=-]{20,}+"),
+    _format(
+        "api-key", "hrku- cfpat- pul- tskey- sgp_", r"(?:HRKU-|CFPAT-|pul-|tskey-[a-z]{2,8}-|sgp_)[A-Za-z0-9_-]{20,}+"
+    ),
+    _format("api-key", "atctt3 atbb shpss_ shpca_ shppa_", r"(?:ATCTT3|ATBB|shpss_|shpca_|shppa_)[\w.=-]{20,}+"),
+    _format("api-key", "doo_v1_ dor_v1_ xkeysib- akcp", r"(?:do[or]_v1_|xkeysib-|AKCp)[A-Za-z0-9_-]{20,}+"),
+    _format("api-key", "sq0csp- sq0atp- rzp_live_ pdl_live_", r"(?:sq0(?:csp|atp)-|rzp_live_|pdl_live_)[\w-]{14,}+"),
+    _format("api-key", "ffffnral", r"[0-9a-f]{32,36}FFFFNRAL"),
+    _format("api-key", "key-", r"key-[0-9a-f]{32}(?![0-9A-Za-z])"),  # Mailgun
+    _format("api-key", "-us1 -us2 -us3 -us4 -us5 -us6 -us7 -us8 -us9", r"[0-9a-f]{32}-us[0-9]{1,2}(?![0-9A-Za-z])"),
+    _format("api-key", ".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{40,}+"),
+    _format("api-key", "7q~ 8q~", r"[A-Za-z0-9_~.-]{3}[78]Q~[A-Za-z0-9_~.-]{31,}+"),  # a client secret of Azure
+    _format("api-key", "airtable", r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
+    _format("api-key", "resend", r"re_[A-Za-z0-9]{6,}_[A-Za-z0-9]{16,}+"),
+    _format("api-key", "twilio", r"(?:AC|SK)[0-9a-f]{32}[\"',:;\s]{1,8}[0-9a-f]{32}(?![0-9a-f])"),
+    _format("signature", "sig=", r"sig=[A-Za-z0-9%/+]{40,}(?:%3[Dd]|=)"),  # an address with access to Azure's storage
+    _format(
+        "discord-token", "discord .login( .run(", r"[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}+"
     ),
     _format("telegram-token", ":aa", r"(?:bot)?[0-9]{6,12}:AA[A-Za-z0-9_-]{30,}+"),
 )
