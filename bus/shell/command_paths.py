@@ -92,6 +92,9 @@ def changed(command: Command, given: tuple[str, ...] | None = None) -> tuple[str
         return own
     if program == "git":
         return own + git_writes(command.words, command.directory)
+    if program == "go":
+        bins = tuple(f"{value}/built" for name, value in command.assignments if name == "GOBIN")
+        return own + bins + OUTPUTS[program](command.words)
     if program in OUTPUTS:
         return own + OUTPUTS[program](command.words)
     if program in _CHANGE_LAST or program == "mv":
@@ -116,11 +119,24 @@ def changed(command: Command, given: tuple[str, ...] | None = None) -> tuple[str
         return own + operands(command)[0 if scripted or program == "perl" else 1 :]
     if program == "curl":
         into = value_of(command.words, "-o", "--output", clustered=True)
-        return own + ((into,) if into else ())
+        folder = value_of(command.words, "--output-dir", "--output-dir")
+        return own + _downloaded(into, folder, any(map(_is_remote_name, command.words)))
     if program == "wget":
         into = value_of(command.words, "-O", "--output-document", clustered=True)
-        return own + ((into,) if into else ())
+        folder = value_of(command.words, "-P", "--directory-prefix")
+        return own + _downloaded(into, folder, command.directory != "." and "--spider" not in command.words)
     return own
+
+
+def _downloaded(file: str, folder: str, is_named_by_url: bool) -> tuple[str, ...]:
+    """The file that a download writes; a made-up one in its folder where the address gives the name."""
+    if file:
+        return (f"{folder.rstrip('/')}/{file}" if folder else file,)
+    return (f"{folder.rstrip('/') or '.'}/downloaded",) if folder or is_named_by_url else ()
+
+
+def _is_remote_name(word: str) -> bool:
+    return word[:1] == "-" and (word[:13] == "--remote-name" or (word[1:].isalpha() and "O" in word))
 
 
 def _refers(command: Command) -> bool:

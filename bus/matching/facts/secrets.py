@@ -212,7 +212,11 @@ def _places(text: str, word: str, most: int) -> Iterator[int]:
 
 def _takes_blank(text: str, at: int, match: re.Match[str]) -> bool:
     """Whether a blank separates a name at this place from its value: `--password x`, `aws_secret_access_key x`, `PASSWORD 'x'`."""
-    return match["single"] is not None or match["name"].lower() == "secret_access_key" or _OPTION.search(text[max(0, at - _BEFORE) : at]) is not None
+    return (
+        match["single"] is not None
+        or match["name"].lower() == "secret_access_key"
+        or _OPTION.search(text[max(0, at - _BEFORE) : at]) is not None
+    )
 
 
 def _judged(match: re.Match[str], least: int) -> Iterator[Secret]:

@@ -97,7 +97,7 @@ _FOLDERS: Final = _options("-C --directory")
 
 def _tar(words: Words) -> tuple[str, ...]:
     folders = _FOLDERS(words)
-    if not folders:
+    if not words:
         return ()
     first = words[0]
     unpacks = any(word in ("--extract", "--get") for word in words) or any(
@@ -105,11 +105,13 @@ def _tar(words: Words) -> tuple[str, ...]:
     )
     if not unpacks and not (first[:1] != "-" and "x" in first):
         return ()
-    return _below(folders)
+    return _below(folders) or ("unpacked",)
 
 
 def _unzip(words: Words) -> tuple[str, ...]:
-    return _below(_words("-d")(words)) if not {"-l", "-t", "-Z", "-v"}.intersection(words) else ()
+    return (
+        (_below(_words("-d")(words)) or ("unpacked",)) if not {"-l", "-t", "-Z", "-v", "-p"}.intersection(words) else ()
+    )
 
 
 def _seven(words: Words) -> tuple[str, ...]:
@@ -181,6 +183,42 @@ def git_writes(words: Words, directory: str) -> tuple[str, ...]:
     return (f"{folder.rstrip('/') or '.'}/work-tree",) if folder or directory != "." else ()
 
 
+def _ssh_keygen(words: Words) -> tuple[str, ...]:
+    return () if any(word in _KEYGEN_READS for word in words) else _words("-f")(words)
+
+
+_KEYGEN_READS: Final = names("-l -y -e -B -F -D -r")
+"""Options of `ssh-keygen` with which it only shows something."""
+
+
+def _make(words: Words) -> tuple[str, ...]:
+    """Where `make install PREFIX=DIR` installs to."""
+    if "install" not in words:
+        return ()
+    return _below(
+        tuple(word.partition("=")[2] for word in words if word.startswith(("PREFIX=", "prefix=", "DESTDIR=")))
+    )
+
+
+def _archive(words: Words) -> tuple[str, ...]:
+    """The archive of `zip -r FILE a b`: the first operand."""
+    return tuple(_operands(words)[:1])
+
+
+def _venv(words: Words) -> tuple[str, ...]:
+    return _below(tuple(_operands(words[2:])[:1])) if words[:2] in (("-m", "venv"), ("-m", "virtualenv")) else ()
+
+
+def _copied(words: Words) -> tuple[str, ...]:
+    """The local target of a copy from elsewhere: `aws s3 cp s3://bucket/x DIR`, `kubectl cp pod:/x DIR`."""
+    given = _operands(words)
+    if len(given) < 3 or _COPY_VERBS.isdisjoint(given[:2]) or ":" in given[-1] or ":" not in given[-2]:
+        return ()
+    return (given[-1],)
+
+
+_COPY_VERBS: Final = names("cp copy sync mv move get copyto cat rsync mirror")
+
 _O: Final = _short("-o", "--output")
 OUTPUTS: Final[Mapping[str, Callable[[Words], tuple[str, ...]]]] = {
     **dict.fromkeys(["sort", "gsort", "shuf", "gshuf", "pandoc", "iconv", "strace", "ltrace", "time", "gtime"], _O),
@@ -189,7 +227,23 @@ OUTPUTS: Final[Mapping[str, Callable[[Words], tuple[str, ...]]]] = {
     **dict.fromkeys(["go", "javac", "zig", "nim"], _words("-o -d")),
     **dict.fromkeys(["pip", "pip3"], lambda words: _below(_options("-t --target --prefix --root")(words))),
     "openssl": _words("-out"),
-    "ssh-keygen": _words("-f"),
+    "ssh-keygen": _ssh_keygen,
+    **dict.fromkeys(["make", "gmake", "ninja"], _make),
+    **dict.fromkeys(["cmake", "meson"], lambda words: _below(_options("--prefix --destdir --install-prefix")(words))),
+    **dict.fromkeys(
+        ["npm", "cargo", "gem", "bundle"], lambda words: _below(_options("--prefix --root --install-dir")(words))
+    ),
+    **dict.fromkeys(["pg_dump", "pg_dumpall"], _short("-f", "--file")),
+    "pg_basebackup": lambda words: _below(_options("-D --pgdata")(words)),
+    "mysqldump": _short("-r", "--result-file"),
+    **dict.fromkeys(["mongodump", "mongoexport"], _options("-o --out --archive")),
+    "redis-cli": _options("--rdb"),
+    **dict.fromkeys(["gpg", "gpg2", "age", "minisign"], _options("-o --output")),
+    **dict.fromkeys(["zip", "7zip", "rar"], _archive),
+    "virtualenv": lambda words: _below(tuple(_operands(words)[:1])),
+    "uv": lambda words: _below(tuple(_operands(words)[1:2])) if words[:1] in (("venv",), ("init",)) else (),
+    **dict.fromkeys(["python", "python3"], _venv),
+    **dict.fromkeys(["rclone", "aws", "gsutil", "s3cmd", "mc", "kubectl", "docker", "podman"], _copied),
     "xmllint": _options("--output -o"),
     "tcpdump": _words("-w"),
     "tshark": _words("-w"),
