@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from bus.matching.command_match import CommandMatch
 from bus.matching.facts.hosts import HostKind
+from bus.matching.facts.package_names import PackageKind
 from bus.matching.facts.secrets import SecretClass
 from bus.verdicts import Decision
 
@@ -108,6 +109,14 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid
             description="The kind of a host among the call's addresses: `public`, `plain` (without TLS), `metadata` or "
             "`collector`, as in `commands`.",
             examples=[["metadata"]],
+        ),
+    ] = ()
+    installs: Annotated[
+        tuple[PackageKind, ...],
+        Meta(
+            description="The kind of a package that the call writes into a manifest, such as `package.json` or "
+            "`requirements.txt`: `imitation` or `unpinned_source`, as in `commands`.",
+            examples=[["imitation"]],
         ),
     ] = ()
     limit: Annotated[

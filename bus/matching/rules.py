@@ -13,6 +13,7 @@ from bus.matching.command_match import CommandMatch
 from bus.matching.command_rules import command_matcher, finder_of, marks_of
 from bus.matching.disk import Disk, light_disk
 from bus.matching.facts.hosts import HostKind, kinds_of_call
+from bus.matching.facts.package_names import PackageKind, kinds_of_added
 from bus.matching.facts.secrets import Secret, SecretClass, secrets_in
 from bus.matching.globs import PathMatcher, compile_path_globs
 from bus.matching.limits import read_limit
@@ -131,6 +132,8 @@ def _compiled(rule: Rule) -> _Compiled:
         steps.append(_content_step(rule.content))
     if rule.reaches:
         steps.append(_reach_step(frozenset(rule.reaches)))
+    if rule.installs:
+        steps.append(_install_step(frozenset(rule.installs)))
     if rule.secrets:
         steps.append(_secret_step(frozenset(rule.secrets)))
     finders = tuple(finder_of(match) for match in rule.commands)
@@ -177,6 +180,10 @@ def _content_step(patterns: tuple[str, ...]) -> _Step:
 
 def _reach_step(kinds: frozenset[HostKind]) -> _Step:
     return lambda event, _disk: None if kinds.isdisjoint(kinds_of_call(event)) else Match("")
+
+
+def _install_step(kinds: frozenset[PackageKind]) -> _Step:
+    return lambda event, _disk: None if kinds.isdisjoint(kinds_of_added(event)) else Match("")
 
 
 def _secret_step(classes: frozenset[SecretClass]) -> _Step:

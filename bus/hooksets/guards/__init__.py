@@ -16,6 +16,7 @@ from bus.hooks import Hook
 from bus.matching.command_match import CommandMatch
 from bus.matching.conditions import compile_condition
 from bus.matching.facts.hosts import HostKind
+from bus.matching.facts.package_names import PackageKind
 from bus.matching.facts.secrets import SecretClass
 from bus.matching.patterns import Index
 from bus.matching.rules import Incident, Rule, check_rule, judge
@@ -125,6 +126,7 @@ class _RuleEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     content: tuple[str, ...] = ()
     secrets: tuple[SecretClass, ...] = ()
     reaches: tuple[HostKind, ...] = ()
+    installs: tuple[PackageKind, ...] = ()
     outside_project: bool = False
     incident: Incident | Literal[""] = ""
 
@@ -225,6 +227,7 @@ def _rule(
             content=entry.content,
             secrets=entry.secrets,
             reaches=entry.reaches,
+            installs=entry.installs,
             outside_project=entry.outside_project,
             incident=entry.incident,
         ),

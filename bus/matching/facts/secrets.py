@@ -44,7 +44,8 @@ _NAMES: Final = (
 )
 """A name that contains one of these, in any case, says that its value is a secret."""
 _ANY_NAME: Final = (
-    f"passw|passphrase|secret|token|credential|pwd|_pass|\\bpass[\"']{{0,2}}[ ]?[:=,]|identified by|connection_?string|(?:{_KEYS.replace(' ', '|')})[_-]?key"
+    "passw|passphrase|secret|token|credential|pwd|_pass|\\bpass[\"']{0,2}[ ]?[:=,]|identified by|connection_?string"
+    f"|(?:{_KEYS.replace(' ', '|')})[_-]?key"
     "|://[^\\s/:@]{0,64}:|mysql|mariadb|\\bcurl\\b|\\blogin\\b|sshpass|redis-cli"
     "|password-stdin|token-stdin|with-token|chpasswd|\\bsudo "
     '|\\bbearer |\\bbasic |"auth"|\\bopenssl\\b|\\bwg set\\b|\\bvault login\\b|--passphrase|\\b7z\\b|storepass|\\baz login'
@@ -78,7 +79,8 @@ _PASS: Final = lazy_regex(r"(?P<name>sshpass)[ ][^\n|;&]{0,64}?-p[ ]?[\"']?(?P<b
 _REDIS: Final = lazy_regex(r"(?P<name>redis-cli)\b[^\n|;&]{0,512}?\s(?:-a|--pass)[ =][\"']?(?P<bare>[^\s\"']{8,256})")
 _STDIN: Final = lazy_regex(
     r"(?:echo|printf)[ ]+(?:-n[ ]+|%s[ ]+)?[\"']?(?P<bare>[^\s\"'|;&]{8,256})[\"']?[ ]*\|[^|;&\n]{0,256}"
-    r"(?P<name>\bsudo[ ](?:-\S+[ ])*-[A-Za-z]*S\b|--password-stdin|--token-stdin|--with-token|-pass[ ]stdin|\bchpasswd\b|--stdin)"
+    r"(?P<name>\bsudo[ ](?:-\S+[ ])*-[A-Za-z]*S\b"
+    r"|--password-stdin|--token-stdin|--with-token|-pass[ ]stdin|\bchpasswd\b|--stdin)"
 )
 """As in `echo x | docker login --password-stdin`."""
 _VALUE_OPTION: Final = lazy_regex(
@@ -211,7 +213,7 @@ def _places(text: str, word: str, most: int) -> Iterator[int]:
 
 
 def _takes_blank(text: str, at: int, match: re.Match[str]) -> bool:
-    """Whether a blank separates a name at this place from its value: `--password x`, `aws_secret_access_key x`, `PASSWORD 'x'`."""
+    """Whether a blank separates a name at this place from its value: `--password x`, `PASSWORD 'x'`."""
     return (
         match["single"] is not None
         or match["name"].lower() == "secret_access_key"

@@ -131,3 +131,35 @@ def test_no_text_takes_long() -> None:
     for text in evil:
         secrets_in(text)
     assert time.process_time() - begin < 3, "all together take a quarter of a second on an idle core"
+
+
+@pytest.mark.req("X-07")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<password><16></password>",
+        '<add key="ApiKey" value="<32>" />',
+        "- name: DB_PASSWORD\n  value: <16>",
+        "define('DB_PASSWORD', '<16>');",
+        "auth: { user: 'app', pass: '<16>' }",
+        "Server=db;User Id=sa;Pwd=<14>;",
+        "CREATE USER app IDENTIFIED BY '<16>'",
+        "machine api.example.com login bob password <16>",
+        "gh secret set API_KEY --body <32>",
+        "curl -H 'Authorization: Bearer <40>' https://api.example.com",
+        "echo <12> | sudo -S apt-get update",
+        "sshpass -p <10> ssh root@example.com",
+        "https://bob:<10>@example.com/a",
+        '{"auths": {"index.docker.io": {"auth": "<32>"}}}',
+    ],
+)
+def test_values_are_found_in_every_notation(text: str) -> None:
+    value = "".join(part for pair in zip("kQzRvTxWmYpLdBnG", "7294816350728194", strict=True) for part in pair) * 2
+    assert secrets_in(_filled(text, value))
+    assert secrets_in(_filled(text, "changeme-" + "x" * 60)) == ()
+
+
+def _filled(text: str, value: str) -> str:
+    for length in (10, 12, 14, 16, 32, 40):
+        text = text.replace(f"<{length}>", value[:length])
+    return text

@@ -9,6 +9,16 @@ from bus.shell.command_paths import changed
 from tests.support.rows import rows
 
 WRITES = {
+    "wget -P /opt/a https://example.com/x.tgz": "/opt/a/downloaded",
+    "curl --output-dir /opt/a -O https://example.com/x": "/opt/a/downloaded",
+    "cd /srv && tar xf a.tar": "unpacked",
+    "pg_dump app -f /backup/app.sql": "/backup/app.sql",
+    "GOBIN=/opt/bin go install ./cmd/app": "/opt/bin/built",
+    "make install PREFIX=/opt/a": "/opt/a/unpacked",
+    "zip -r /opt/a.zip .": "/opt/a.zip",
+    "python3 -m venv /opt/venv": "/opt/venv/unpacked",
+    "aws s3 cp s3://bucket/a /srv/a": "/srv/a",
+    "ssh-keygen -t ed25519 -f /opt/key -N ''": "/opt/key",
     "sort -uo F a": "F",
     "sort --output=F a": "F",
     "find . -name a -fprintf F %p": "F",
@@ -28,6 +38,11 @@ WRITES = {
     "script -c ls F": "F",
 }
 WRITES_NOT = [
+    "ssh-keygen -l -f F",
+    "wget --spider https://example.com/F",
+    "aws s3 cp F s3://bucket/a",
+    "python3 -m pytest F",
+    "make -n F",
     "sort a",
     "tar cf a.tar -C F b",
     "unzip -l a.zip -d F",
