@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bus.matching.facts.package_names import imitated, kinds_of_packages, packages_of
+from bus.matching.facts.package_names import imitated, kinds_of_packages
+from bus.matching.facts.package_specs import packages_of
 from bus.matching.paths import Place, place_of
 from bus.shell import commands
 from tests.support.rows import rows
