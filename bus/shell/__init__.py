@@ -20,7 +20,7 @@ from bus.shell.inner import Inner, args_of
 from bus.shell.line_state import NOTHING, CommandContext, LineState
 from bus.shell.parsing import raw_names, without_quotes
 from bus.shell.plain_lines import Stage, Statement, other_statements, plain_command, plain_statements
-from bus.shell.programs.moves import deleted_after_move
+from bus.shell.programs.follow_ups import follow_ups
 from bus.shell.quoting import evaluated_scripts
 from bus.shell.reader import Reader
 from bus.shell.shell_state import quiet_commands, single_command
@@ -96,8 +96,8 @@ def _read(text: str, limits: LineLimits) -> Commands:
         items = _wrapped(first, inner)
     elif statements is not None and len(text) <= _MOST_QUIET:
         items = quiet_commands(statements)
-        if items and "mv " in cut:
-            items += tuple(deleted_after_move(items))
+        if items:
+            items += tuple(follow_ups(items, cut))
     if items:
         return Commands(items, False, False, _marks_of(items))
     budget = Budget(limits)
@@ -114,8 +114,7 @@ def _read(text: str, limits: LineLimits) -> Commands:
         found.too_deep = True
     if len(text) > limits.length:
         budget.stop(f"it is longer than {limits.length} characters")
-    if "mv " in cut:
-        found.items += list(deleted_after_move(found.items))
+    found.items += list(follow_ups(found.items, cut))
     names = frozenset(found.unread)
     if budget.stopped or found.too_deep:
         names |= raw_names(text)

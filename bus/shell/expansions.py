@@ -12,6 +12,7 @@ from bus.lazy.regex import lazy_regex
 _KNOWN: Final[dict[str, tuple[str, ...]]] = {
     "HOME": ("~",),
     "PWD": (".",),
+    "OLDPWD": ("~",),
     "TMPDIR": ("/tmp",),  # noqa: S108  (a name in what is read)
     "SHELL": ("/bin/sh",),
     "BASH": ("/bin/bash",),

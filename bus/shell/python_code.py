@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
+from bus.lazy.regex import lazy_regex
 from bus.shell import code_functions as functions
 from bus.shell.inner import Arg, Inner
 from bus.shell.programs.python_values import MOST, NODES, PythonValues
@@ -20,6 +21,8 @@ from bus.shell.words import UNKNOWN
 _MOST_CALLS: Final = 512
 _LONGEST: Final = 64 * 1024
 _LONGEST_CHAIN: Final = 400
+_MOST_FORWARDED: Final = 32
+_CONNECTED: Final = lazy_regex(r"""\bconnect\(\s*['"]([^'"]*)""")
 _NETWORK: Final = "curl"
 """The source of code from the network, whichever library fetches it."""
 
@@ -37,6 +40,7 @@ def python_calls(code: str, operands: Sequence[str] = ()) -> Iterator[Inner]:
     except (ValueError, RecursionError, MemoryError) as error:
         raise SyntaxError(str(error)) from error
     reader = PythonCode(operands)
+    reader.in_memory = bool(found := _CONNECTED.findall(code)) and all(name == ":memory:" for name in found)
     calls = reader.calls(tree)
     yield from islice(calls, _MOST_CALLS)
     if "get_method" in code and "DELETE" in code:
@@ -49,6 +53,9 @@ class PythonCode(PythonValues):
     """State while one text is read from its beginning to its end."""
 
     def calls(self, tree: ast.AST) -> Iterator[Inner]:
+        for one in getattr(tree, "body", ()) if isinstance(tree, ast.Module) else ():
+            if isinstance(one, ast.Assign | ast.AnnAssign | ast.Import | ast.ImportFrom):
+                self._note(one)  # a call may use it in a function above it
         self._bind_parameters(tree)
         nodes = 0
         left: list[ast.AST] = [tree]
@@ -62,6 +69,8 @@ class PythonCode(PythonValues):
             for one in getattr(node, "generators", ()):  # of a comprehension; what they bind is used before them
                 self._note(one)
             if isinstance(node, ast.Call):
+                if isinstance(node.func, ast.Name) and (forwards := self.forwarding.get(node.func.id)) is not None:
+                    yield from self._forwarded(forwards, node)
                 yield from self._call(node)
                 if self.dotted(node.func) == "map" and len(node.args) == 2:
                     yield from self._call(ast.Call(func=node.args[0], args=node.args[1:], keywords=[]))
@@ -76,12 +85,34 @@ class PythonCode(PythonValues):
         nodes = list(islice(ast.walk(tree), NODES))
         functions = {one.name: one.args.args for one in nodes if isinstance(one, ast.FunctionDef)}
         for one in nodes:
+            if isinstance(one, ast.FunctionDef) and one.args.vararg is not None:
+                self.forwarding[one.name] = one
+            elif isinstance(one, ast.ClassDef):
+                made = next((part for part in one.body if getattr(part, "name", "") == "__init__"), None)
+                if isinstance(made, ast.FunctionDef):
+                    functions[one.name] = made.args.args[1:]
+        for one in nodes:
             if isinstance(one, ast.Call):
                 named = functions.get(one.func.id) if isinstance(one.func, ast.Name) else None
                 for parameter, value in zip(
                     one.func.args.args if isinstance(one.func, ast.Lambda) else named or (), one.args, strict=False
                 ):
                     self.values[parameter.arg] = [*self.values.get(parameter.arg, ()), *self.texts(value)][:MOST]
+
+    def _forwarded(self, function: ast.FunctionDef, call: ast.Call) -> Iterator[Inner]:
+        """What a function with `*args` runs when it is called so: `def sh(*a): run(a)` and then `sh("rm", "x")`."""
+        if function.args.vararg is None or self.forwards == _MOST_FORWARDED:
+            return
+        name = function.args.vararg.arg
+        self.forwards += 1
+        self.values[name] = [text for arg in call.args[len(function.args.args) :] for text in self.texts(arg)][:MOST]
+        self.lists.add(name)
+        for parameter, value in zip(function.args.args, call.args, strict=False):
+            self.values[parameter.arg] = self.texts(value)
+        for statement in function.body:
+            for one in islice(ast.walk(statement), _MOST_CALLS):
+                if isinstance(one, ast.Call):
+                    yield from self._call(one)
 
     def _emptied(self, opened: ast.expr) -> Iterator[Inner]:
         """The file that `open(…, "w")` empties."""
@@ -109,6 +140,8 @@ class PythonCode(PythonValues):
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             for target in targets:
+                if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):  # `self.folder = folder`
+                    self.values[f"{target.value.id}.{target.attr}"] = self.texts(node.value)
                 self._bind(target, self.texts(node.value), self._sources(node.value))
                 self._bind_chain(target, node.value)
                 dotted = self.dotted(node.value)
@@ -156,6 +189,11 @@ class PythonCode(PythonValues):
         if self.libraries and isinstance(target, ast.Name) and len(chain := self.chain(value)) <= _LONGEST_CHAIN:
             self.chains[target.id] = chain
 
+    def _lists_keys(self, node: ast.expr) -> bool:
+        """Whether an argument has what a client of Redis found: `*r.keys()`, `k` of `for k in r.scan_iter()`."""
+        chain = self.chain(node.value if isinstance(node, ast.Starred) else node)
+        return "redis" in self.libraries and chain.endswith((".keys", ".scan_iter"))
+
     def _keyword(self, node: ast.Call, name: str) -> ast.expr | None:
         return next((word.value for word in node.keywords if word.arg == name), None)
 
@@ -189,6 +227,11 @@ class PythonCode(PythonValues):
             yield Inner(script=self.argument(node), sources=self._sources(node), directory=directory)
         elif name in functions.SPAWNS or name in functions.EXECS:
             yield from self._spawn(node, name, directory)
+        elif name == "os.open" and len(node.args) > 1:
+            flags = {one.attr for one in ast.walk(node.args[1]) if isinstance(one, ast.Attribute)}
+            if flags & {"O_TRUNC", "O_WRONLY", "O_RDWR"}:
+                emptied = "O_TRUNC" in flags
+                yield _argv((*(("truncate", "-s", "0") if emptied else ("tee",)), *self.texts(node.args[0])), directory)
         elif name in ("open", "io.open", "codecs.open"):
             mode = self._keyword(node, "mode")
             text = self.texts(mode)[0] if mode is not None else self.argument(node, 1)
@@ -210,7 +253,11 @@ class PythonCode(PythonValues):
             if not functions.REMOTE[method].isdisjoint(one.partition(".")[0] for one in self.names.values()):
                 yield Inner(script=self.argument(node), remote=True)
         elif method in ("execute", "executescript") and node.args:
-            yield _argv(("sqlite3", "database", self.argument(node)), directory)
+            yield _argv(("sqlite3", ":memory:" if self.in_memory else "database", self.argument(node)), directory)
+        elif method in ("delete", "unlink") and any(self._lists_keys(arg) for arg in node.args):
+            yield _argv(("redis-cli", "FLUSHDB"), directory)
+        elif method == "reset" and self._keyword(node, "working_tree") is not None:
+            yield _argv(("git", "reset", "--hard"), directory)
         elif method in ("execute_command", "send_command") and node.args:
             yield _argv(("redis-cli", *(text for arg in node.args for text in self.texts(arg))), directory)
         elif method in functions.SERVICES:

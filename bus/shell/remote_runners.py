@@ -33,6 +33,10 @@ _LOOKED_INTO: Final = SHELLS | names(
 _FAR: Final = names(
     "git terraform tofu terragrunt pulumi kubectl helm aws gcloud gsutil az doctl heroku fly flyctl vercel netlify railway"
     " supabase wrangler eksctl"
+    " psql mysql mariadb mongosh mongo redis-cli valkey-cli clickhouse-client cqlsh sqlcmd dropdb mysqladmin pg_restore"
+    " kafka-topics kafka-topics.sh kafka-consumer-groups kafka-consumer-groups.sh kafka-configs kafka-configs.sh"
+    " kafka-delete-records kafka-delete-records.sh rabbitmqctl rabbitmqadmin nats rpk celery etcdctl nodetool influx"
+    " pulsar-admin mc vault consul bin/pulsar-admin"
 )
 """Programs that change things on other machines, also when they run in a container."""
 _IMAGES: Final = {

@@ -44,6 +44,7 @@ _PLAIN: Final = (
     (lazy_regex(r"""(['"])\s*\+\s*\1"""), ""),  # 'exec' + 'Sync'
     (lazy_regex(r"""\[\s*['"](\w+)['"]\s*\]\s*\("""), r".\1("),  # once more, for names that were only now put together
     (lazy_regex(r"""\brequire\(\s*['"](?:[^'"]*/)?(?:node:)?([\w-]+)['"]\s*\)"""), r"\1"),
+    (lazy_regex(r"\b(?:util\.)?promisify\(\s*([\w.]+)\s*\)\s*\("), r"\1("),
     (lazy_regex(r"""\beval\s*\(?\s*['"](?=\s*\w+\s*\()"""), "eval "),  # eval "system(…)"
     (lazy_regex(r"process\.cwd\(\)|Dir\.pwd|\bgetcwd\(\)|\b__dirname\b"), "'.'"),
 )
@@ -52,9 +53,14 @@ _RENAMED: Final = lazy_regex(
     r"\b(\w+)\s*(?::|\bas\b)\s*(\w+)(?=[^{}()]{0,400}\}\s*(?:=\s*(?:await\s+)?(?:child_process|fs|rimraf|import)|from\b))"
 )
 """`{rmSync: r} = require('fs')`, `import {rmSync as r} from 'fs'`."""
+_NAMED: Final = lazy_regex(r"\b(?:const|let|var)\s+(\w+)\s*=\s*(?:[\w.]*promisify\(\s*)?\w+\.(\w+)\s*\)?\s*(?=[;,\n])")
+"""`const run = promisify(child_process.exec);`."""
 _OPERANDS: Final = lazy_regex(r"process\.argv\[\d\]|\$argv\[\d\]|[@$]?\bARGV(?:\[\d\])?")
 _DIRECTORY_SET: Final = lazy_regex(r"""(?:FileUtils\.cd|\bchdir)\s*\(?\s*['"]([^'"]+)['"]""")
-_PATHNAME: Final = lazy_regex(r"""\bPathname(?:\.new)?\(\s*['"]([^'"]+)['"]\s*\)\.(rmtree|delete|unlink|rmdir)\b""")
+_PATHNAME: Final = lazy_regex(
+    r"""\bPathname(?:\.new)?\(\s*['"]([^'"]+)['"]\s*\)"""
+    r"""(\.(?:children|each_child|glob|find|entries)\b(?:\([^)]{0,80}\))?)?(?:\.(?:each|map))?(?:\(&:|\s*\{[^}]{0,80}\.|\.)(rmtree|delete|unlink|rmdir)\b"""
+)
 _OPENED: Final = lazy_regex(
     r"""\b(?:File\.open|File\.new|fopen|openSync|createWriteStream|io\.open)\s*\(?\s*['"]([^'"]+)['"]\s*(?:,\s*['"](\w+)\+?['"])?"""
 )
@@ -192,6 +198,8 @@ def _plain(code: str) -> str:
         code = pattern.sub(plainer, code)
     for match in islice(_RENAMED.finditer(code), 8):
         code = re.sub(rf"\b{match[2]}\s*\(", f"{match[1]}(", code)
+    for match in islice(_NAMED.finditer(code) if "= " in code or "=" in code else (), 8):
+        code = re.sub(rf"\b{match[1]}\s*\(", f"{match[2]}(", code)
     return code
 
 
@@ -221,7 +229,8 @@ def _opened(code: str, program: str) -> Iterator[Inner]:
         elif ">" in sign:
             opened.append(("a" if ">>" in sign else "w", target))
     for match in islice(_PATHNAME.finditer(code), _MOST):
-        yield Inner(argv=tuple(map(Arg, (*(TREE if match[2] == "rmtree" else DELETE), match[1]))))
+        path = f"{match[1].rstrip('/')}/{UNKNOWN}" if match[2] else match[1]
+        yield Inner(argv=tuple(map(Arg, (*(TREE if match[3] == "rmtree" else DELETE), path))))
     for mode, path in opened:
         if mode[0] in "wax":
             emptied = mode[0] == "w" and not prints

@@ -301,6 +301,8 @@ def inner_calls(program: str, args: Sequence[Arg], stdin: Output) -> Iterable[In
         return special(args, stdin)
     if program == "uv" and [arg.text for arg in args[:2]] == ["tool", "run"]:
         program, args = "uvx", args[2:]
+    if program == "npm" and [arg.text for arg in args[:2]] == ["pkg", "set"]:  # `npm pkg set scripts.x='rm y'`
+        return [Inner(script=arg.text.partition("=")[2]) for arg in args[2:] if arg.text.startswith("scripts.")]
     if wrapper := _WRAPPERS.get(program):
         found = list(_wrapped(program, wrapper, args, stdin))
         return found if found or not wrapper.verbs else run_by_unknown_program(args)

@@ -17,6 +17,7 @@ MOST: Final = 256
 """Values that one expression may have."""
 NODES: Final = 32 * 1024
 """Of the syntax tree, without the contexts of names; no text below 32 KB has more."""
+_ADDRESS: Final = ("https://", "http://")
 _LONGEST_TEXT: Final = 8 * 1024
 """Of one value: `x = x + x` over and over must not fill the memory."""
 
@@ -44,6 +45,11 @@ class PythonValues:
         """The libraries of services that are imported (`bus.shell.programs.service_calls`)."""
         self.chains: dict[str, str] = {}
         """The calls and attributes that a variable comes from: `docker.from_env.containers.list`."""
+        self.in_memory = False
+        """Whether every database that it names ends with it."""
+        self.forwarding: dict[str, ast.FunctionDef] = {}
+        """The functions that take any number of arguments, by name."""
+        self.forwards = 0
         self.stars: list[str] = []
         """The modules that the code imports with `from module import *`."""
 
@@ -148,10 +154,18 @@ class PythonValues:
             return [text[::-1] for text in self.texts(node.value, depth + 1)]
         if isinstance(node, ast.Subscript) and (chosen := self._chosen(node, depth)) is not None:
             return chosen
+        if isinstance(node, ast.Subscript):  # an item of what an address returns is taken for an address there
+            base = self.texts(node.value, depth + 1)
+            if base and base[0].startswith(_ADDRESS):
+                return base
         if isinstance(node, ast.Subscript) and self.dotted(node.value) == "sys.argv":
             return list(self.operands) or [UNKNOWN]
         if isinstance(node, ast.Subscript) and self.dotted(node.value) == "os.environ":
             return ["~"] if self.texts(node.slice, depth + 1) in (["HOME"], ["USERPROFILE"]) else [UNKNOWN]
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            held = self.values.get(f"{node.value.id}.{node.attr}")
+            if held is not None:
+                return held
         if (
             isinstance(node, ast.Attribute)
             and node.attr in ("__file__", "__path__")
@@ -240,6 +254,10 @@ class PythonValues:
                 return [word for text in receiver for word in text.split()]
             if node.func.attr in functions.UNCHANGED:
                 return receiver
+            if node.func.attr == "json" and receiver and receiver[0].startswith(_ADDRESS):
+                return receiver
+            if node.func.attr in ("get", "post") and node.args and self.argument(node).startswith(_ADDRESS):
+                return self.texts(node.args[0], depth + 1)
             if node.func.attr in ("substitute", "safe_substitute") and receiver:
                 values = {word.arg: self.argument_of(word.value) for word in node.keywords if word.arg}
                 return [_TEMPLATE.sub(lambda match: values.get(match[1], UNKNOWN), receiver[0])]

@@ -32,7 +32,7 @@ pymongo motor mongoengine :: \.(?:drop|drop_collection|drop_index(?:es)?)$ :: sq
 sqlalchemy flask_sqlalchemy sqlmodel app models db :: \.drop_(?:all\w*|tables?|database)$ :: sqlite3 d 'DROP TABLE x'
 peewee tortoise pony piccolo :: \.drop_(?:all\w*|tables?|database)$ :: sqlite3 d 'DROP TABLE x'
 tortoise :: _drop_databases$ :: sqlite3 d 'DROP DATABASE x'
-django :: objects(?:\.all|\.exclude)?\.delete$|\ball\.delete$ :: sqlite3 d 'DELETE FROM x'
+django :: objects(?:\.all|\.exclude)?\.delete$|\._raw_delete$|\ball\.delete$ :: sqlite3 d 'DELETE FROM x'
 kafka confluent_kafka aiokafka :: \.delete_(?:topics|consumer_groups|groups|records)$ :: kafka-topics --delete --topic x
 pika aio_pika kombu celery :: \.(?:queue_delete|queue_purge|exchange_delete|purge|discard_all)$ :: rabbitmqctl purge_queue x
 rq huey :: \.(?:empty|flush)$ :: celery purge -f
@@ -45,7 +45,7 @@ pinecone qdrant_client chromadb pymilvus :: \.(?:delete_(?:index|collection|all)
 """For libraries by the first part of their names: how the call ends, and the command that does the same."""
 _ROWS: Final = [row.split(" :: ") for row in _BY_LIBRARY_TABLE.strip().splitlines()]
 _BY_LIBRARY: Final = [(names(row[0]), lazy_regex(row[1]), tuple(shlex.split(row[2]))) for row in _ROWS]
-LIBRARIES: Final = frozenset(name for libraries, _, _ in _BY_LIBRARY for name in libraries)
+LIBRARIES: Final = frozenset(name for libraries, _, _ in _BY_LIBRARY for name in libraries) | {"redis"}
 
 
 def library_call(roots: AbstractSet[str], chain: str) -> Words | None:
@@ -71,12 +71,13 @@ command :: \b(?:Delete|Terminate|Purge|Deregister)[A-Z]\w*Command\b :: aws s3api
 delete purge :: \b(?:delete(?:Bucket|Table|DB\w+|Stack|Objects|Function|Queue|Topic)|purgeQueue)\s*\( :: aws s3api delete-object
 terminate :: \bterminate_?[iI]nstances\s*\( :: aws s3api delete-object
 delete_ h_delete :: \b(?:delete_(?:bucket|db_\w+|stack|table|objects)|batch_delete!)\s*\( :: aws s3api delete-object
-aws :: \b(?:Aws|AWS)\b.*\.(?:delete|terminate|batch_delete)!?\b :: aws s3api delete-object
+aws :: \b(?:Aws|AWS)\b.*\.(?:delete|terminate|batch_delete|clear)!?(?=\W|$) :: aws s3api delete-object
 deletena deletecol :: \bdelete(?:Namespace|Namespaced\w+|Collection\w+)\s*\( :: kubectl delete namespace x
 prune getvolume :: \bprune(?:Volumes|Containers|Images)\b|getVolume\([^)]*\)\.remove\b :: docker volume prune -a -f
 drop :: \bdrop(?:Database|Collection|AllTables|Schema)\s*\(|\bdrop_(?:database|all|tables)\b|\bdatabase\.drop\b :: dropdb x
 many( remove( :: \.(?:deleteMany\(\s*(?:\{\s*\})?|(?:remove|updateMany)\(\s*\{\s*\})\s*[,)] :: sqlite3 d 'DELETE FROM x'
 _all drop_table .truncate :: \b(?:delete_all|destroy_all|drop_table)\b|\bconnection\.truncate\b :: sqlite3 d 'DELETE FROM x'
+sidekiq :: \bSidekiq::\w*(?:Queue|Set)\b[^;\n]{0,80}(?:\.|&:)(?:clear|delete)\b :: rabbitmqctl purge_queue x
 flush :: \b(?i:flush_?(?:all|db))\b\s*(?:\(|['"]|$) :: redis-cli FLUSHALL
 sequelize schema :: \b[sS]equelize\b.*\.drop\(|\bSchema::drop\w*\( :: dropdb x
 sync( :: \bsync\(\s*\{\s*force\s*:\s*true :: sqlite3 d 'DROP TABLE x'
@@ -95,7 +96,7 @@ _CALLED: Final = [
 _SQL_WORDS: Final = ("drop ", "truncate ", "delete ", "update ")
 """A text with destroying SQL has one of these in small letters."""
 _QUOTED_SQL: Final = lazy_regex(
-    r"""(?i)\b(?:query|exec\w*|raw|unsafe|\w*executeRaw\w*|\w*queryRaw\w*|do|run|sql|command)!?\s*[(`]?\s*(?:["'`]|q\{|<<~?)?"""
+    r"""(?i)\b(?:\w*query|\w*exec\w*|raw|unsafe|\w*queryRaw\w*|do|run|sql|command)!?\s*[(`]?\s*(?:[^"'`;\n]{0,40}(?:["'][^"'`;\n]{0,80}["']\)?\s*)?,\s*)?(?:["'`]|q\{|<<~?)?"""
     r"""\s*((?:drop\s+(?:table|database|schema)|truncate|delete\s+from|update)\s[^"'`]{1,2048})"""
 )
 

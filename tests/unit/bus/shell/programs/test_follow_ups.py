@@ -1,4 +1,4 @@
-"""What is moved away and then deleted where it is counts as deleted where it was."""
+"""What several commands of a line do together: what is moved and then deleted, and what is searched and then killed."""
 
 from __future__ import annotations
 
@@ -24,3 +24,15 @@ def test_a_deleted_move_deletes_what_was_moved(line: str, expected: str) -> None
 @pytest.mark.parametrize("line", ["rm -rf /tmp/x; mv ~/a /tmp/x", "mv ~/a /tmp/ab && rm -rf /tmp/a", "mv a b"])
 def test_another_delete_does_not(line: str) -> None:
     assert "rm -r ~/a" not in [one.line for one in commands(line).items]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("kill -9 $(pgrep -f postgres)", "pkill -9 -f postgres"),
+        ("pgrep -x mysqld | xargs kill", "pkill mysqld"),
+        ("ps aux | grep '[m]ysqld' | awk '{print $2}' | xargs kill -9", "pkill -9 [m]ysqld"),
+    ],
+)
+def test_a_kill_of_what_was_searched_is_one_by_name(line: str, expected: str) -> None:
+    assert expected in [one.line for one in commands(line).items]
