@@ -17,7 +17,7 @@ help:
 	@echo "make check     ruff and mypy --strict"
 	@echo "make screens   make the pictures in docs/screens/ anew, from the product itself"
 	@echo "make page-screens  the same for the pages, in a real Chromium"
-	@echo "make docs      write the references in docs/ anew, from the types in the code"
+	@echo "make docs      write the references in docs/ and the table of the guard packs anew"
 	@echo "make chaos     the full sizes: kills, cuts, pauses, counted"
 	@echo "make sleeps    a laptop that sleeps and wakes 2,000 times: nothing leaks"
 	@echo "make fuzz      many more generated calls of a gateway, and mutated answer files and replies for the hook commands"
@@ -94,6 +94,7 @@ format: $(VENV)/.dev
 	$(BIN)/ruff format .
 
 docs: $(VENV)/.dev
+	$(BIN)/python -m bus.hooksets.guards.needle_table
 	$(BIN)/python -m docs.reference
 
 # About an hour on a machine that does nothing else. Fewer runs: `make costs COSTS="--demo 3 --bench 1"`; see docs/measure_costs.py.

@@ -333,7 +333,7 @@ def _own_texts(patterns: tuple[str, ...]) -> Needles:
 def _need(rule: str, match: CommandMatch, command: tuple[str, ...]) -> _Need:
     """The need of the condition `match` of a rule whose patterns for the whole text are `command`."""
     exact, args = _args(match.args)
-    known = frozenset(match.program) | first_words(match.subcommand)
+    known = _known_words(match)
     texts = (
         subcommand_needles(match.subcommand),
         needles_of(match.line, known),
@@ -350,6 +350,19 @@ def _need(rule: str, match: CommandMatch, command: tuple[str, ...]) -> _Need:
         flag_names(programs_of(match) or frozenset(), match.flags_any, match.flags_all),
         tuple(map(needle_search, sorted(filter(None, texts), key=worth, reverse=True))),
     )
+
+
+def _known_words(match: CommandMatch) -> frozenset[str]:
+    return frozenset(match.program) | first_words(match.subcommand)
+
+
+def asked_patterns(rules: Sequence[Rule]) -> set[tuple[str, frozenset[str]]]:
+    """Every expression whose needles a sieve of these rules needs, each with the words that are left out of them."""
+    asked = {(pattern, _NO_RULES) for rule in rules for pattern in rule.command}
+    for match in [match for rule in rules for match in rule.commands]:
+        asked.update((pattern, _known_words(match)) for pattern in match.line)
+        asked.update((pattern, _NO_RULES) for pattern in match.text)
+    return asked
 
 
 def _args(globs: Sequence[str]) -> tuple[frozenset[str], Needles]:

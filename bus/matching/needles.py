@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import warnings
 from collections.abc import Iterable, Sequence
 from functools import lru_cache, reduce
 from importlib import import_module
 from itertools import product
+from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
 
 from bus.lazy.regex import lazy_regex
 
@@ -16,6 +20,10 @@ _PARSER: Final = import_module("re._parser")
 """Python's own parser of regular expressions; there is no public one."""
 _ONLY_RE2: Final = lazy_regex(r"\[:\^?\w+:\]|\\[QpPC]")
 """Syntax that RE2 reads differently from Python."""
+
+TABLE: Final = Path(__file__).with_name("needles.json")
+"""The needles of the guard packs' expressions: to work them out at each start takes 0.2 s of CPU.
+`make docs` writes it, and a test compares it with the expressions. Those that it lacks are worked out."""
 
 EDGE: Final = "\0"
 """In a literal, this character means: not a letter or digit, the edge of a word, or an end of the text."""
@@ -145,6 +153,12 @@ def any_of(each: Sequence[Needles]) -> Needles:
 
 @lru_cache(maxsize=4096)
 def _needles(pattern: str, known: frozenset[str]) -> Needles:
+    entry = tabled().get(table_key(pattern, known))
+    return computed_needles(pattern, known) if entry is None else _unpacked(msgspec.json.decode(entry))
+
+
+def computed_needles(pattern: str, known: frozenset[str]) -> Needles:
+    """The needles of one expression, worked out from the expression itself."""
     if _ONLY_RE2.search(pattern):
         return NOTHING
     try:
@@ -292,6 +306,34 @@ def _needle(literal: str, known: frozenset[str]) -> Needle | None:
         word = max(words, key=len)
         return Needle(word, plain if useful and plain != word else "")
     return Needle("", text) if useful else None
+
+
+def table_key(pattern: str, known: frozenset[str]) -> str:
+    """Where the table has the needles of an expression that are found without the words in `known`."""
+    asked = "\0".join([pattern, *sorted(known)])
+    return hashlib.blake2b(asked.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def packed(needles: Needles) -> list[Any]:
+    """An entry of the table: groups of pairs of a word and a text, each with the further needles that they share."""
+    groups: dict[Needles, list[tuple[str, str]]] = {}
+    for needle in needles:
+        groups.setdefault(needle.also, []).append((needle.word, needle.text))
+    return sorted(([sorted(pairs), packed(also)] for also, pairs in groups.items()), key=msgspec.json.encode)
+
+
+def _unpacked(groups: list[Any]) -> Needles:
+    found: list[Needle] = []
+    for pairs, more in groups:
+        also = _unpacked(more)
+        found += [Needle(word, text, also) for word, text in pairs]
+    return frozenset(found)
+
+
+@lru_cache(maxsize=1)
+def tabled() -> dict[str, msgspec.Raw]:
+    """The entries of the table; each is read when it is needed."""
+    return msgspec.json.decode(TABLE.read_bytes(), type=dict[str, msgspec.Raw])
 
 
 def worth(needles: Needles) -> tuple[int, int]:
