@@ -53,6 +53,7 @@ from workers.runtime.slow_hooks import Slots, extended_ms, hook_seconds, is_wait
 from workers.runtime.stream_repair import Repairs
 from workers.waiting.long_read import LongRead
 from workers.waiting.looks import verdict_looks
+from workers.waiting.on_demand import RequestLoad
 from workers.workflows.at_work import Workflows
 
 log = logging.getLogger("fleethook.evaluator")
@@ -96,7 +97,7 @@ class Evaluator:
             about=f"evaluator {host_name()}",
             watches=keys("stops"),
         )
-        self._slots, self._drain, self._maintained_at = Slots(slots), drain, 0.0
+        self._slots, self._drain, self.load, self._maintained_at = Slots(slots), drain, RequestLoad(), 0.0
         self._checking = Slots(0)  # the tasks that wait for heavy checks; they take no slot
         self._clients, self._late_contexts = ClientPool(), LateContexts(connections, keys)
         self._plugins = PluginsWhenEnabled(connections, keys, watcher, self.name, reads_published=True)
@@ -152,7 +153,7 @@ class Evaluator:
             entries += await self._read(entries)
             self._long_read.note_turn(quiet=not entries)
         self._stops.note(self._consumer.watched)
-        read_at = time.monotonic()
+        read_at = self.load.note(len(entries), len(self._slots.tasks))
         for entry in entries:
             self._outbox.add(await self._handle(entry))
             await self._consumer.beat_if_due(read_at)

@@ -273,7 +273,7 @@ def _become(order: _Order) -> None:
     sys.stdout = _text_stream(1, "w")
     sys.stderr = _text_stream(2, "w", errors="backslashreplace", line_buffering=True)
     sys.argv = [sys.argv[0], *order.words]
-    ctypes.CDLL(None).prctl(_NAME, f"fh-{order.words[-1]}".encode()[:_NAME], 0, 0, 0)
+    ctypes.CDLL(None).prctl(_NAME, f"fh-{order.words[1]}".encode()[:_NAME], 0, 0, 0)
 
 
 def _text_stream(number: int, mode: str, **more: Any) -> TextIOWrapper:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from bus.config.settings import Settings
 from bus.errors import ConfigError, FleethookError, Unreachable
@@ -19,26 +22,48 @@ from bus.wire.streams import Backoff
 from workers.runtime.consumer_loop import cancel_tasks
 from workers.runtime.lifeline import stop_event
 from workers.runtime.process import Process, Work, collect_garbage_seldom, set_up, with_task
-from workers.waiting.on_demand import need, on_demand, say_commands
+from workers.waiting.on_demand import (
+    EVALUATOR,
+    EVALUATOR_IDLE_SECONDS,
+    KINDS,
+    evaluator_commands,
+    lives,
+    need,
+    needs_evaluator,
+    on_demand,
+    say_commands,
+)
 from workers.waiting.pulses import pulse
+
+if TYPE_CHECKING:  # each process imports only its own type
+    from workers.evaluator import Evaluator
+
+_STARTING_SECONDS: Final = 15.0
+"""How long the first evaluator may take to start, before another one is needed because it does not answer."""
+_SETTLING_SECONDS: Final = 3.0
+"""How long after its start requests that waited for it do not count."""
 
 log = logging.getLogger("fleethook.worker")
 
 
-def run_role(kind: str, settings: Settings) -> None:
-    """Run one process of `kind` until SIGTERM; raises Unreachable if no server can be found."""
+def run_role(kind: str, settings: Settings, *, with_host: bool = False, while_needed: bool = False) -> None:
+    """Run one process of `kind` until SIGTERM; raises Unreachable if no server can be found.
+
+    `with_host`: a dispatcher also does the work of a host worker. `while_needed`: an evaluator ends when it had no
+    request for a while.
+    """
     import_redis()
     url = bus_url(settings)
     process = Process(kind, settings, url, settings.rq_url or url)
     set_up(process)
     spans.configure(kind, settings.namespace, settings.otlp_endpoint)
     try:
-        _run(process, kind, url)
+        _run(process, kind, url, with_host=with_host, while_needed=while_needed)
     finally:
         spans.shut_down()
 
 
-def _run(process: Process, kind: str, url: str) -> None:
+def _run(process: Process, kind: str, url: str, *, with_host: bool, while_needed: bool) -> None:
     if kind in {"carrier", "chores"}:
         from workers.jobs import rq_worker
 
@@ -48,9 +73,10 @@ def _run(process: Process, kind: str, url: str) -> None:
     from workers.runtime.spool_drain import draining
 
     if kind == "evaluator":
-        process.run_async(draining(url, keeping_flags(url, _evaluator(process))))
+        process.run_async(draining(url, keeping_flags(url, _evaluator(process, while_needed=while_needed))))
     else:
-        works = {"host": _host, "gateway": _gateway, "dispatcher": _dispatcher}
+        dispatcher = _dispatcher_with_host if with_host else _dispatcher
+        works = {"host": _host, "gateway": _gateway, "dispatcher": dispatcher}
         work = reporting_installs(works[kind](process), process.settings.coverage_grace)
         process.run_async(draining(url, keeping_flags(url, work)))
 
@@ -65,7 +91,7 @@ def reporting_installs(work: Work, grace: float) -> Work:
     return with_task(work, report)
 
 
-def _evaluator(process: Process) -> Callable[[Keys, Connections, Watcher], Awaitable[None]]:
+def _evaluator(process: Process, *, while_needed: bool) -> Callable[[Keys, Connections, Watcher], Awaitable[None]]:
     async def work(keys: Keys, connections: Connections, watcher: Watcher) -> None:
         from workers.evaluator import Evaluator
 
@@ -74,27 +100,51 @@ def _evaluator(process: Process) -> Callable[[Keys, Connections, Watcher], Await
         evaluator = Evaluator(process.url, keys, watcher, connections, slots=settings.slots, policy=settings.on_failure)
         if await _prepare_with_retries(evaluator.prepare, stop, "evaluator"):
             process.report_ready()
-        await evaluator.run(stop)
-
-    return work
-
-
-def _host(process: Process) -> Callable[[Keys, Connections, Watcher], Awaitable[None]]:
-    async def work(keys: Keys, connections: Connections, watcher: Watcher) -> None:
-        from workers.coverage.waiting import keep_waiting
-        from workers.host import HostWorker
-
-        stop = stop_event()
-        host = HostWorker(process.url, keys, watcher, connections, slots=process.settings.slots)
-        if await _prepare_with_retries(host.prepare, stop, "host worker"):
-            process.report_ready()
-        waiting = asyncio.create_task(keep_waiting(watcher, directories()))
+        watching = asyncio.create_task(_watch_load(evaluator, stop, while_needed=while_needed))
         try:
-            await host.run(stop)
+            await evaluator.run(stop)
         finally:
-            waiting.cancel()
+            await cancel_tasks([watching])
 
     return work
+
+
+async def _watch_load(evaluator: Evaluator, stop: asyncio.Event, *, while_needed: bool) -> None:
+    """Say when several requests are in work here, and set `stop` where we run only while there are requests."""
+    while EVALUATOR in on_demand():
+        await pulse()
+        if while_needed and time.monotonic() - evaluator.load.last > EVALUATOR_IDLE_SECONDS:
+            stop.set()
+        elif evaluator.load.take_was_high():
+            need(EVALUATOR)
+
+
+def _host(process: Process) -> Work:
+    async def work(keys: Keys, connections: Connections, watcher: Watcher) -> None:
+        await _be_host(process, keys, connections, watcher, stop_event(), process.report_ready)
+
+    return work
+
+
+async def _be_host(
+    process: Process,
+    keys: Keys,
+    connections: Connections,
+    watcher: Watcher,
+    stop: asyncio.Event,
+    report_ready: Callable[[], None],
+) -> None:
+    from workers.coverage.waiting import keep_waiting
+    from workers.host import HostWorker
+
+    host = HostWorker(process.url, keys, watcher, connections, slots=process.settings.slots)
+    if await _prepare_with_retries(host.prepare, stop, "host worker"):
+        report_ready()
+    waiting = asyncio.create_task(keep_waiting(watcher, directories()))
+    try:
+        await host.run(stop)
+    finally:
+        waiting.cancel()
 
 
 def _gateway(process: Process) -> Callable[[Keys, Connections, Watcher], Awaitable[None]]:
@@ -112,48 +162,84 @@ def _gateway(process: Process) -> Callable[[Keys, Connections, Watcher], Awaitab
     return work
 
 
-def _dispatcher(process: Process) -> Callable[[Keys, Connections, Watcher], Awaitable[None]]:
+def _dispatcher(process: Process) -> Work:
     async def work(keys: Keys, connections: Connections, watcher: Watcher) -> None:
-        from workers.dispatcher import Dispatcher
-        from workers.jobs import CARRIER, CHORES, enqueue, queue
-
-        stop = stop_event()
-        kinds = {"carry": CARRIER, "tidy": CHORES, "maintain": CHORES}
-        queues = {name: queue(process.settings, process.rq_url, kind) for name, kind in kinds.items()}
-
-        async def ask(name: str) -> int:
-            workers = await asyncio.to_thread(enqueue, queues[name], name)
-            if kinds[name] not in on_demand():
-                return workers
-            if not workers:
-                need(kinds[name])
-            return max(1, workers)
-
-        grace = process.settings.coverage_grace
-        dispatcher = Dispatcher(process.url, keys, watcher, connections, ask, grace=grace)
-        saying = asyncio.create_task(_say_on_demand(process, keys, connections, dispatcher.name))
-        if await _prepare_with_retries(dispatcher.prepare, stop, "dispatcher"):
-            process.report_ready()
-        try:
-            await dispatcher.run(stop)
-        finally:
-            await cancel_tasks([saying])
-            for job_queue in queues.values():
-                job_queue.connection.close()
+        await _be_dispatcher(process, keys, connections, watcher, stop_event(), process.report_ready)
 
     return work
 
 
+def _dispatcher_with_host(process: Process) -> Work:
+    """Both on one event loop, each with its own name and heartbeat; they end together."""
+
+    async def work(keys: Keys, connections: Connections, watcher: Watcher) -> None:
+        stop, unready = stop_event(), ["dispatcher", "host worker"]
+
+        def report_ready() -> None:
+            unready.pop()
+            if not unready:
+                process.report_ready()
+
+        of_host = replace(process, kind="host").watcher(connections)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_be_dispatcher(process, keys, connections, watcher, stop, report_ready))
+            group.create_task(_be_host(process, keys, connections, of_host, stop, report_ready))
+
+    return work
+
+
+async def _be_dispatcher(
+    process: Process,
+    keys: Keys,
+    connections: Connections,
+    watcher: Watcher,
+    stop: asyncio.Event,
+    report_ready: Callable[[], None],
+) -> None:
+    from workers.dispatcher import Dispatcher
+    from workers.jobs import CARRIER, CHORES, enqueue, queue
+
+    kinds = {"carry": CARRIER, "tidy": CHORES, "maintain": CHORES}
+    queues = {name: queue(process.settings, process.rq_url, kind) for name, kind in kinds.items()}
+
+    async def ask(name: str) -> int:
+        workers = await asyncio.to_thread(enqueue, queues[name], name)
+        if kinds[name] not in on_demand():
+            return workers
+        if not workers:
+            need(kinds[name])
+        return max(1, workers)
+
+    grace = process.settings.coverage_grace
+    dispatcher = Dispatcher(process.url, keys, watcher, connections, ask, grace=grace)
+    saying = asyncio.create_task(_say_on_demand(process, keys, connections, dispatcher.name))
+    if await _prepare_with_retries(dispatcher.prepare, stop, "dispatcher"):
+        report_ready()
+    try:
+        await dispatcher.run(stop)
+    finally:
+        await cancel_tasks([saying])
+        for job_queue in queues.values():
+            job_queue.connection.close()
+
+
 async def _say_on_demand(process: Process, keys: Keys, connections: Connections, who: str) -> None:
-    """Say for the fleet what our supervisor starts on demand, and to it what a queue of RQ waits for; until cancelled."""
+    """Say for the fleet what our supervisor starts on demand, and to it what is needed; until cancelled."""
     from workers.jobs import waiting_command
 
-    kinds = sorted(on_demand())
-    while kinds:
+    kinds = sorted(on_demand().intersection(KINDS))
+    asks = evaluator_commands(keys) if EVALUATOR in on_demand() else []
+    need_counts_from = time.monotonic() + _STARTING_SECONDS
+    while kinds or asks:
         with contextlib.suppress(FleethookError):  # the dispatcher itself reports what is wrong with the server
             waits = [waiting_command(process.settings, kind) for kind in kinds]
-            replies = await connections.together([*waits, *say_commands(keys, who)])
-            for kind, length in zip(kinds, replies, strict=False):
+            replies = await connections.together([*asks, *waits, *say_commands(keys, who)])
+            now = time.monotonic()
+            if asks and now > need_counts_from and needs_evaluator(*replies[:2]):
+                need(EVALUATOR)
+            elif asks and lives(replies[1]):
+                need_counts_from = min(need_counts_from, now + _SETTLING_SECONDS)
+            for kind, length in zip(kinds, replies[len(asks) :], strict=False):
                 if isinstance(length, int) and length:
                     need(kind)
         await pulse()

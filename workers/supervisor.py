@@ -88,7 +88,7 @@ async def up(
         wanted = process_specs(settings) if specs is None else specs
         if specs is None and embedded is not None and not settings.rq_url and start is not start_program:
             # No dispatcher of another machine has work for them, and a fork is there within milliseconds.
-            wanted = tuple(replace(spec, on_demand=spec.name in on_demand.KINDS) for spec in wanted)
+            wanted = light(wanted)
             env[on_demand.VARIABLE] = " ".join(spec.name for spec in wanted if spec.on_demand)
         if embedded is not None:
             on_ready("server", sum(spec.count for spec in wanted if not spec.on_demand))
@@ -164,6 +164,27 @@ def process_specs(settings: Settings) -> tuple[ProcessSpec, ...]:
         "gateway": settings.gateways,
     }
     return tuple(ProcessSpec(name, (*_WORKER, name), count) for name, count in counts.items() if count)
+
+
+def light(specs: Sequence[ProcessSpec]) -> tuple[ProcessSpec, ...]:
+    """The same work in fewer processes, while there is little of it.
+
+    One evaluator runs all the time, the others, carriers and chores on demand. The host worker, which has nothing to do
+    where all evaluators are on its own machine, is in the dispatcher's process.
+    """
+    found = list[ProcessSpec]()
+    for spec in specs:
+        if spec.name in on_demand.KINDS:
+            found.append(replace(spec, on_demand=True))
+        elif spec.name == on_demand.EVALUATOR and spec.count > 1:
+            found.append(replace(spec, count=1))
+            argv = (*spec.argv, "--while-needed")
+            found.append(replace(spec, argv=argv, count=spec.count - 1, first=2, on_demand=True))
+        elif spec.name == "dispatcher":
+            found.append(replace(spec, argv=(*spec.argv, "--with-host")))
+        elif spec.name != "host":
+            found.append(spec)
+    return tuple(found)
 
 
 def running(places: Directories) -> State | None:

@@ -145,7 +145,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     dead_max_bytes: Annotated[
         int, size("The most memory that dead letters use; the oldest are removed first. 0 keeps all.", "64MiB")
     ] = 128 * MIB
-    evaluators: Annotated[int, count("The number of evaluators that `fleethook up` starts.", 4, 0, 256)] = 2
+    evaluators: Annotated[int, count("The most evaluators that `fleethook up` runs; see operations.", 4, 0, 256)] = 2
     carriers: Annotated[
         int, count("The number of RQ workers for deliveries that `fleethook up` starts.", 4, 0, 256)
     ] = 2

@@ -36,7 +36,7 @@ def places(home: Path) -> Directories:
 def environment(home: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
     own = {"FLEETHOOK_HOME": str(home), "PYTHONPATH": str(ROOT), "FLEETHOOK_TEST_CONFIRMS": "1"}
-    return {**kept, **own, "FLEETHOOK_EVALUATORS": "1", "FLEETHOOK_CARRIERS": "1", "FLEETHOOK_GATEWAYS": "0"}
+    return {**kept, **own, "FLEETHOOK_EVALUATORS": "2", "FLEETHOOK_CARRIERS": "1", "FLEETHOOK_GATEWAYS": "0"}
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +54,29 @@ def state(places: Directories) -> State:
     return running(places) or State(0, 0.0, 0, ready=False, children=())
 
 
-def pid_of(places: Directories, kind: str) -> int:
-    return next(child.pid for child in state(places).children if child.name == f"{kind}.1")
+def pid_of(places: Directories, kind: str, number: int = 1) -> int:
+    return next(child.pid for child in state(places).children if child.name == f"{kind}.{number}")
+
+
+def end_second(places: Directories) -> None:
+    """End the second evaluator, should it run, as it ends by itself after a while without requests."""
+    if pid := pid_of(places, "evaluator", 2):
+        os.kill(pid, signal.SIGTERM)
+    wait_until(lambda: pid_of(places, "evaluator", 2) == 0, "it has ended")
+
+
+def decision(environment: dict[str, str], command: str) -> str:
+    """The verdict on a shell command."""
+    event = {"type": "tool:pre_execute", "tool": "bash", "input": {"command": command}}
+    asked = subprocess.run(
+        [*FLEETHOOK, "request", "-"],
+        input=json.dumps(event),
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return str(json.loads(asked.stdout)["decision"])
 
 
 def stat(pid: int) -> tuple[str, int, int]:
@@ -77,7 +98,7 @@ def test_workers_are_copies_with_a_session_an_output_and_an_environment_of_their
     up: subprocess.Popen[bytes], places: Directories
 ) -> None:
     running = [child for child in state(places).children if child.pid]
-    assert [child.name for child in running] == ["evaluator.1", "dispatcher.1", "host.1"], "the others start on demand"
+    assert [child.name for child in running] == ["evaluator.1", "dispatcher.1"], "the others start on demand"
     for child in running:
         kind = child.name.partition(".")[0]
         assert stat(child.pid) == (f"fh-{kind}", up.pid, child.pid)
@@ -110,16 +131,31 @@ def test_a_killed_worker_gives_verdicts_again(
     wait_until(lambda: pid_of(places, "evaluator") not in {0, before} and state(places).ready, "it is back")
     assert stat(pid_of(places, "evaluator"))[:2] == ("fh-evaluator", up.pid)
     assert "evaluator.1 | ended by SIGKILL; starting it again at once" in log(places)
-    event = {"type": "tool:pre_execute", "tool": "bash", "input": {"command": "rm -rf /"}}
-    asked = subprocess.run(
-        [*FLEETHOOK, "request", "-"],
-        input=json.dumps(event),
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert json.loads(asked.stdout)["decision"] == "deny"
+    assert decision(environment, "rm -rf /") == "deny"
+
+
+@pytest.mark.req("B-05", "X-14")
+def test_where_the_only_evaluator_hangs_another_one_answers_in_time(
+    up: subprocess.Popen[bytes], places: Directories, environment: dict[str, str]
+) -> None:
+    """It starts without a request too, before hook commands give up on evaluators; a request gets its right verdict."""
+    hangs = pid_of(places, "evaluator")
+    end_second(places)  # a busy machine may have needed it
+    os.kill(hangs, signal.SIGSTOP)
+    try:
+        assert decision(environment, "rm -rf /") == "deny"
+        assert stat(pid_of(places, "evaluator", 2))[:2] == ("fh-evaluator", up.pid)
+    finally:
+        os.kill(hangs, signal.SIGCONT)
+    assert decision(environment, "rm -rf /") == "deny"
+    end_second(places)
+    assert "evaluator.2 | ended, as there was no work; it is started when there is some" in log(places)
+    assert state(places).ready
+    os.kill(hangs, signal.SIGSTOP)
+    try:
+        wait_until(lambda: pid_of(places, "evaluator", 2) != 0, "another one has started before any request came")
+    finally:
+        os.kill(hangs, signal.SIGCONT)
 
 
 @pytest.mark.req("B-03", "B-05", "X-14")

@@ -18,7 +18,7 @@ from bus.system.directories import Directories, directories
 from bus.system.locks import listener
 from tests.support.waiting import PATIENCE, until, wait_until
 from workers.runtime.child_processes import Pauses, ProcessSpec, Supervisor
-from workers.supervisor import Log, State, detach, down, process_specs, running
+from workers.supervisor import Log, State, detach, down, light, process_specs, running
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -357,6 +357,19 @@ def test_the_processes_are_the_procfiles_in_the_numbers_that_are_set() -> None:
         ("gateway", 1),
     ]
     assert specs[0].argv == (sys.executable, "-P", "-m", "workers.cli", "worker", "evaluator")
+
+
+def test_a_light_up_has_one_evaluator_at_first_and_the_host_worker_in_the_dispatcher() -> None:
+    specs = light(process_specs(Settings(evaluators=3, carriers=2)))
+    shown = [(spec.name, spec.first, spec.count, spec.on_demand, spec.argv[5:]) for spec in specs]
+    assert shown == [
+        ("evaluator", 1, 1, False, ("evaluator",)),
+        ("evaluator", 2, 2, True, ("evaluator", "--while-needed")),
+        ("dispatcher", 1, 1, False, ("dispatcher", "--with-host")),
+        ("carrier", 1, 2, True, ("carrier",)),
+        ("chores", 1, 1, True, ("chores",)),
+        ("gateway", 1, 1, False, ("gateway",)),
+    ]
 
 
 def test_a_log_is_cut_into_two_files_at_most(tmp_path: Path) -> None:

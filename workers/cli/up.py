@@ -237,9 +237,10 @@ def _announce(fleet: Context, places: Directories, state: State, config: tuple[P
     fleet.say(f"  {'server':<11} {server}")
     for name, count in Counter(child.name.rpartition(".")[0] for child in state.children).items():
         addresses = gateway_addresses(places) if name == "gateway" else []
-        runs = any(child.pid for child in state.children if child.name.rpartition(".")[0] == name)
-        processes = counted(count, "process", "processes") if runs else f"up to {count}, while there is work"
-        fleet.say(f"  {name:<11} {' and '.join(addresses) or processes}")
+        runs = sum(child.pid > 0 for child in state.children if child.name.rpartition(".")[0] == name)
+        processes = [counted(runs, "process", "processes")] if runs else []
+        processes += [f"up to {count}, while there is work"] if runs < count else []
+        fleet.say(f"  {name:<11} {' and '.join(addresses) or ', '.join(processes)}")
         for title, line in zip(("pages", ""), _pages(fleet) if name == "gateway" else (), strict=False):
             fleet.say(f"  {title:<11} {line}")
     fleet.say(f"  {'log':<11} {places.log_dir / LOG}")

@@ -71,11 +71,12 @@ async def start_program(argv: Sequence[str], env: Mapping[str, str], output: int
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
-    """A process type: `count` processes of it run, named `<name>.1` and so on."""
+    """A process type: `count` processes of it run, named `<name>.1` and so on, or from the number `first`."""
 
     name: str
     argv: tuple[str, ...]
     count: int = 1
+    first: int = 1
     on_demand: bool = False
     """Whether one is started only when another process says that it is needed. Its exit code 0 means that it had no work."""
 
@@ -138,7 +139,7 @@ class Supervisor:
         drain: float = DRAIN,
         start: StartProcess = start_program,
     ) -> None:
-        self._processes = [_Process(spec, f"{spec.name}.{n}") for spec in specs for n in range(1, spec.count + 1)]
+        self._processes = [_Process(spec, f"{spec.name}.{spec.first + n}") for spec in specs for n in range(spec.count)]
         self._on_line, self._on_ready, self._on_change = on_line, on_ready, on_change
         self._env, self._drain = {**os.environ, **(env or {})}, drain
         self._start = start

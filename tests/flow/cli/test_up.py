@@ -164,7 +164,7 @@ def test_up_says_what_it_started_and_with_what(up: tuple[Place, Done]) -> None:
     assert [child["name"] for child in said["processes"]] == [
         "evaluator.1",
         "dispatcher.1",
-        "host.1",
+        *([] if sys.platform == "linux" else ["host.1"]),
         "carrier.1",
         "chores.1",
         "gateway.1",
