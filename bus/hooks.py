@@ -120,6 +120,8 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """SHA-256 (hex) of its file as the user trusted it; empty where any content is loaded."""
     origin: str = ""
     """`file:line` of the entry that enables it."""
+    expands: bool = False
+    """Whether `${VAR}` in its config is a variable of its environment, as in Gobby's configuration."""
 
 
 class ModelPrompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -8,6 +8,7 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 import traceback
 from collections.abc import Iterable, Mapping
@@ -18,6 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from bus.errors import ConfigError
+from bus.hookfiles.gobby_variables import expanded
 from bus.hooks import Plugin
 from bus.hooksets.plugins.sources import find_source, plugin_folders
 from bus.lazy.conversions import converted
@@ -111,7 +113,8 @@ async def load(plugin: Plugin, registry: PluginRegistry) -> HookPlugin:
             f"it requires the plugin {missing[0]!r}, which its source did not show",
             hint="write `requires` as a list of texts",
         )
-    config = checked_config(kind, plugin.config)
+    given = expanded(plugin.config, os.environ) if plugin.expands else plugin.config
+    config = checked_config(kind, given)
     loaded = kind()
     if not hasattr(loaded, "_actions"):  # its __init__ does not call ours
         HookPlugin.__init__(loaded)

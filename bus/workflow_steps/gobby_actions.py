@@ -27,7 +27,7 @@ async def _inject_context(work: Work, action: Action) -> Mapping[str, Any] | Non
         if action.values.get("require"):
             work.deny(f"the workflow {work.workflow.name!r} needs {', '.join(names)}, and there is none")
             return {"decision": "block", "reason": work.reason}
-        if not template:
+        if "{%" not in str(template or ""):  # nothing is known, and the text has no case for that
             return None
     if text.strip():
         work.contexts.append(text)

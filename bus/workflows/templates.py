@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shlex
+import warnings
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -187,7 +188,10 @@ def _compiled(text: str) -> Template:
     from jinja2 import TemplateError
 
     try:
-        return _environment().from_string(text)
+        with warnings.catch_warnings():
+            # Jinja reads `'\\d'` in a template as Gobby's files have it, and Python warns of it.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return _environment().from_string(text)
     except TemplateError as error:
         line = getattr(error, "lineno", None)
         where = f" in its line {line}" if line and line > 1 else ""

@@ -19,6 +19,7 @@ from bus.config.plugin_entry import PluginEntry
 from bus.config.validation import convert, is_extra, nearest
 from bus.errors import ConfigError
 from bus.hookfiles.gobby import CONFIGS, event_types
+from bus.hookfiles.gobby_variables import variables_in
 from bus.hooks import Hook, Layer, Plugin, PluginHandler
 from bus.hooksets.plugins.classes import FoundHandler, FoundPlugin
 from bus.hooksets.plugins.sources import PluginSource, find_source, offered, plugin_folders, read_plugin
@@ -250,6 +251,8 @@ def _gobby_plugins(document: Document, section: Mapping[str, Any], layer: Layer)
         for name, value in written.items()
     }
     found = read_plugins(document, path, entries, layer, None, folders)
+    if layer == "user":  # what a project's file names of the person's environment stays as it is written
+        found.plugins = [_with_variables(plugin) for plugin in found.plugins]
     others = (
         sorted({name for name, _ in offered(folders)} - entries.keys()) if section.get("auto_discover", True) else []
     )
@@ -257,6 +260,12 @@ def _gobby_plugins(document: Document, section: Mapping[str, Any], layer: Layer)
         text = f"these plugins are not named, so they stay off: {', '.join(others)}"
         found.warnings.append(str(document.error(path[:-1], text, hint="name each under `plugins:` to run it")))
     return found
+
+
+def _with_variables(plugin: Plugin) -> Plugin:
+    """A plugin of the person's own configuration, which gets the variables that its config names."""
+    names = tuple(dict.fromkeys(variables_in(plugin.config)))
+    return msgspec.structs.replace(plugin, expands=True, env_pass=names) if names else plugin
 
 
 def with_position(hooks: Sequence[Hook], first: int) -> list[Hook]:

@@ -176,7 +176,9 @@ def _copilot(case: _Case) -> Answer:
     reply = dict(case.own)
     reply.pop("additionalContext", "")
     if case.refused:
-        reply = {"permissionDecision": "deny", "permissionDecisionReason": case.carried.reason}
+        # Gobby's script of February 2026 tells the person what `reason` has.
+        reason = case.carried.reason
+        reply = {"permissionDecision": "deny", "permissionDecisionReason": reason, "reason": reason}
     elif not case.silent:
         reply.setdefault("permissionDecision", "allow")
     name = _COPILOT_NAMES.get(case.call.native, case.call.native)

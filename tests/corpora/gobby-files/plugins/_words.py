@@ -1,0 +1,5 @@
+FORBIDDEN = {"frobnicate"}
+
+
+def bad(text):
+    return FORBIDDEN & set(text.split())
