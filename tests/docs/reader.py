@@ -24,6 +24,7 @@ from bus.wire.embedded_server import bus_url
 from bus.wire.keys import Keys
 from tests.docs.blocks import ROOT, Block, Command, commands
 from tests.docs.terminal import Terminal
+from tests.support.forked import Snippet
 from tests.support.quick_program import quick_program
 from tests.support.waiting import until, wait_until
 
@@ -129,11 +130,16 @@ class Reader:
             path.chmod(0o755)
 
     def _python(self, block: Block, folder: Path) -> None:
-        done = subprocess.run(
-            [sys.executable, "-c", block.text], cwd=folder, env=self.env, capture_output=True, text=True,
-            timeout=_SECONDS, check=False,
-        )  # fmt: skip
-        assert done.returncode == block.exit_code, f"{block.place}:\n{done.stdout}{done.stderr}"
+        with Snippet(
+            block.text,
+            cwd=folder,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        ) as program:
+            said, _ = program.communicate(timeout=_SECONDS)
+        assert program.returncode == block.exit_code, f"{block.place}:\n{said.decode()}"
 
 
 async def _in_force(url: str, *wanted: str) -> None:

@@ -14,15 +14,18 @@ import json
 import os
 import pkgutil
 import runpy
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Mapping, Sequence
 from functools import cache
 from io import TextIOWrapper
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Final
 
 if TYPE_CHECKING:  # the process that forks hook commands has the standard library alone
@@ -94,6 +97,24 @@ def run_fleethook(words: Sequence[str], **more: Any) -> subprocess.CompletedProc
     with Fleethook(words, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, **more) as process:
         out, err = process.communicate(timeout=120)
     return subprocess.CompletedProcess(process.args, process.returncode, out.decode(), err.decode())
+
+
+class Snippet(_Forked):
+    """`python -c CODE ARGUMENTS…` as a child process that has everything imported; the other arguments are Popen's."""
+
+    options = ("-P",)
+
+    def __init__(self, code: str, *arguments: str, **more: Any) -> None:
+        super().__init__([sys.executable, "-P", "-c", code, *arguments], **more)
+
+
+class Doorman(_Forked):
+    """A process that starts Fleethook for others (tests/support/quick_program.py); the other arguments are Popen's."""
+
+    options = ("-P",)
+
+    def __init__(self, listener: int, **more: Any) -> None:
+        super().__init__([sys.executable, "-P", "--serve", str(listener)], pass_fds=(listener,), **more)
 
 
 class HookCommand(_Forked):
@@ -184,6 +205,33 @@ def _serve(control: socket.socket) -> None:
             os.close(fd)
 
 
+def _serve_callers(listener: socket.socket) -> None:
+    """Fork a process for each caller of a socket, until the standard input ends. Returns in the process of a caller."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that tell a caller the exit code
+    while True:
+        ready, _, _ = select.select([0, listener.fileno()], [], [])
+        if 0 in ready:
+            _end(0)
+        caller, _ = listener.accept()
+        if not os.fork():
+            break
+        caller.close()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    listener.close()
+    message, files, _, _ = socket.recv_fds(caller, _MESSAGE, 3)
+    folder, count, *rest = os.fsdecode(message).split("\0")
+    words, variables = rest[: int(count)], rest[int(count) :]
+    env = dict(one.split("=", 1) for one in variables)
+    pid = os.fork()
+    if pid:
+        _, status = os.waitpid(pid, 0)
+        code = os.waitstatus_to_exitcode(status)
+        caller.send(str(code if code >= 0 else 128 - code).encode())
+        os._exit(0)
+    caller.close()
+    become({"argv": [*PROGRAM, *words], "env": env, "cwd": folder, "session": False, "numbers": [0, 1, 2]}, files)
+
+
 def become(start: Mapping[str, Any], files: Sequence[int]) -> None:
     """Take the files, the folder and the environment of the process that was asked for."""
     spare = [_SPARE + place for place in range(len(files))]
@@ -233,11 +281,32 @@ def run_fleethook_here() -> None:
     except SystemExit as ended:
         if ended.code is not None and not isinstance(ended.code, int):
             raise
-        threading._shutdown()  # type: ignore[attr-defined]  # what the interpreter does first at its end
-        atexit._run_exitfuncs()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(ended.code or 0)
+        _end(ended.code or 0)
+
+
+def run_code_here(code: str, *arguments: str) -> None:
+    """Run the code to its end, as `python -c` does."""
+    sys.argv = ["-c", *arguments]
+    sys.path.insert(0, "")
+    main = sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        exec(compile(code, "<string>", "exec"), main.__dict__)
+    except SystemExit as ended:
+        if ended.code is not None and not isinstance(ended.code, int):
+            raise
+        _end(ended.code or 0)
+    except BaseException:  # noqa: BLE001  (as the interpreter does)
+        traceback.print_exc()
+        _end(1)
+    _end(0)
+
+
+def _end(code: int) -> None:
+    threading._shutdown()  # type: ignore[attr-defined]  # what the interpreter does first at its end
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":
@@ -250,5 +319,10 @@ if __name__ == "__main__":
     _serve(socket.socket(fileno=int(sys.argv[1])))
     if one_hook:
         runpy.run_path(sys.argv[0], run_name="__main__")
+    elif sys.orig_argv[2] == "--serve":
+        _serve_callers(socket.socket(fileno=int(sys.orig_argv[3])))
+        run_fleethook_here()
+    elif sys.orig_argv[2] == "-c":
+        run_code_here(*sys.orig_argv[3:])
     else:
         run_fleethook_here()

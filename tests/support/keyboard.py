@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import pty
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from tests.support.forked import Fleethook
 from tests.support.waiting import PATIENCE
 
-ROOT = Path(__file__).parents[2]
 NOT_A_PERSON = ("CI", "CLAUDECODE", "CLAUDE_CODE_CHILD_SESSION", "NO_COLOR", "FORCE_COLOR")
 """Variables that say that no person sits there, or what that person wants."""
 
@@ -31,13 +29,13 @@ def type_command(
     kept = {name: value for name, value in environment.items() if name not in NOT_A_PERSON}
     ours, theirs = pty.openpty()
     try:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "workers", *words],
+        process = Fleethook(
+            words,
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
             cwd=folder,
-            env={**kept, "TERM": "xterm", "COLUMNS": str(columns), "PYTHONPATH": str(ROOT)},
+            env={**kept, "TERM": "xterm", "COLUMNS": str(columns)},
             start_new_session=True,
         )
     finally:

@@ -48,9 +48,8 @@ async def guard_figures(_url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     """
     hooks = _compiled(DEFAULT_PACKS)
     collect_garbage_seldom()  # as an evaluator does
-    parse, read, whole = _rounds(
-        hooks, _harmless(_pack_tests() if _is_installed() else _corpus("development")), rounds, sizes
-    )
+    harmless = _harmless(_pack_tests() if _is_installed() else _corpus("development"))
+    parse, read, whole = _rounds(hooks, harmless[: sizes.lines], rounds, sizes)
     figures = [
         figure("guards, a harmless line at the median", _PARSING, "µs", whole, parse),
         figure("guards, the same line: reading alone", _PARSING, "µs", read, parse),
@@ -58,10 +57,10 @@ async def guard_figures(_url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     if not _is_installed():
         lines = _corpus("held-out")
         for name, some in (("a harmless held-out line", _harmless(lines)), ("any held-out line", _shell_lines(lines))):
-            taken, split = _guarding_rounds(hooks, some, rounds, sizes)
+            taken, split = _guarding_rounds(hooks, some[: sizes.lines], rounds, sizes)
             figures.append(figure(f"guards, {name} at the median", _BAR_NAME, "µs", taken, [_BAR] * rounds, bar=1.0))
             figures.append(figure(f"guards, {name} beside splitting it", _SPLITTING, "µs", taken, split))
-        taken, split = _guarding_rounds(_compiled(packs()), _shell_lines(lines), rounds, sizes)
+        taken, split = _guarding_rounds(_compiled(packs()), _shell_lines(lines)[: sizes.lines], rounds, sizes)
         name, bar = "guards, any held-out line by all packs", [_ALL_BAR] * rounds
         figures.append(figure(f"{name} at the median", _ALL_BAR_NAME, "µs", taken, bar, bar=1.0))
         figures.append(figure(f"{name} beside splitting it", _SPLITTING, "µs", taken, split))

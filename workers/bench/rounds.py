@@ -41,6 +41,8 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds of idle time after each start."""
     warm_ups: int = 1
     """Rounds that do not count."""
+    lines: int | None = None
+    """How many lines of each corpus to read; None for all."""
 
 
 FULL: Final = Sizes()
@@ -59,6 +61,7 @@ QUICK: Final = Sizes(
     starts=1,
     idle=1.5,
     warm_ups=0,
+    lines=200,
 )
 """Sizes that only check, in seconds, whether every comparison runs; their figures mean nothing."""
 

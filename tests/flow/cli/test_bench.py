@@ -6,13 +6,13 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from bus.shim import native
 from tests.cli_kit import fleethook
+from tests.support.forked import Fleethook
 from workers.bench.placing import Places
 from workers.bench.rounds import alternate, figure
 from workers.bench.spawning import NATIVE
@@ -79,12 +79,12 @@ def test_every_comparison_runs_and_says_its_ratio(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
     environment |= {"HOME": "/nonexistent", "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
     programs = [
-        subprocess.Popen(
-            [sys.executable, "-m", "workers.cli", "bench", *parts, "--quick", "--rounds=1", "--json"],
+        Fleethook(
+            ["bench", *parts, "--quick", "--rounds=1", "--json"],
             env=environment,
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
         )
         for parts in TOGETHER
     ]

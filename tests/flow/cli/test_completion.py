@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,10 +14,9 @@ from bus.hooksets.hookfile import parse_hook_file
 from bus.hooksets.published import apply
 from bus.wire.keys import Keys
 from tests.cli_kit import fleethook, namespace, run
+from tests.support.quick_program import quick_program
 from tests.support.servers import Server
 from tests.support.waiting import PATIENCE
-
-ROOT = Path(__file__).parents[3]
 
 ENDPOINTS = """
 endpoints:
@@ -26,17 +25,20 @@ endpoints:
 """
 
 
+@pytest.fixture(scope="module")
+def program() -> Iterator[Path]:
+    """The folder of a program `fleethook` that is there at once."""
+    with quick_program() as quick:
+        yield quick
+
+
 @pytest.fixture
-def shell(server: Server, keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def shell(server: Server, keys: Keys, program: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The environment of a person's shell with `fleethook` on PATH and a fleet with two endpoints."""
     monkeypatch.setenv("FLEETHOOK_REDIS_URL", server.url)
     monkeypatch.setenv("FLEETHOOK_NAMESPACE", namespace(keys))
     run(server.url, lambda connections: apply(connections, keys, parse_hook_file(ENDPOINTS, "fleet")))
-    command = tmp_path / "bin" / "fleethook"
-    command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m workers.cli "$@"\n')
-    command.chmod(0o755)
-    return {**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    return {**os.environ, "PATH": f"{program}:{os.environ['PATH']}"}
 
 
 def completed(shell: dict[str, str], *words: str) -> list[str]:

@@ -185,6 +185,7 @@ def test_killed_gateways_behind_a_balancer_lose_nothing_and_answer_nothing_twice
     assert seen == runs, "each call is on record once"
 
 
+@pytest.mark.parametrize("each_shim", ["python"], indirect=True)  # no hook command takes part
 def test_the_feed_goes_on_without_a_gap_after_redis_was_killed(world: Fleet, gateway: Gateway) -> None:
     """The client stays connected; what is announced meanwhile waits on the gateway's disk and comes then."""
     token = gateway.token("watcher", "observe", "publish")

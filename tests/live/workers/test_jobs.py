@@ -22,6 +22,7 @@ from bus.wire.connections import Connections, sync_client
 from bus.wire.keys import Keys
 from tests.cli_kit import namespace
 from tests.support.delivering import dispatch_event, settled, turn_end
+from tests.support.forked import Snippet
 from tests.support.proxy import Proxy
 from tests.support.receivers import receiving
 from tests.support.running import HOST, do, publish_hooks
@@ -52,7 +53,7 @@ def rq_process(kind: str, keys: Keys, url: str, tmp_path: Path, **more: str) -> 
         **more,
     }
     with log.open("wb") as output:
-        process = subprocess.Popen([sys.executable, "-c", PROGRAM, kind], env=env, stdout=output, stderr=output)
+        process = Snippet(PROGRAM, kind, env=env, stdout=output, stderr=output)
     try:
         wait_until(lambda: b"ready" in log.read_bytes(), f"the {kind} is ready")
         yield process

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.forked import PROGRAM, Fleethook
+from tests.support.forked import PROGRAM, Fleethook, Snippet
 from tests.support.waiting import wait_until
 
 BROKEN = "redis_url: [1"
@@ -28,6 +28,32 @@ def test_a_forked_process_says_and_ends_as_a_started_one(words: list[str], tmp_p
         told = forked.communicate(b"{}", timeout=60)
     started = subprocess.run([*PROGRAM, *words], input=b"{}", capture_output=True, cwd=tmp_path, env=env, check=False)
     assert (forked.returncode, *told) == (started.returncode, started.stdout, started.stderr)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import beside, sys; print(sys.argv, __name__, beside.WORD)",
+        "import sys; print(sys.stdin.read(), file=sys.stderr); sys.exit(3)",
+        "import atexit, threading; atexit.register(print, 'end'); threading.Thread(target=lambda: print('thread')).start()",
+    ],
+)
+def test_forked_code_says_and_ends_as_started_code(code: str, tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("WORD = 'found'", "utf-8")
+    pipe = subprocess.PIPE
+    with Snippet(code, "a", "b", stdin=pipe, stdout=pipe, stderr=pipe, cwd=tmp_path) as forked:
+        told = forked.communicate(b"{}", timeout=60)
+    words = [sys.executable, "-c", code, "a", "b"]
+    started = subprocess.run(words, input=b"{}", capture_output=True, cwd=tmp_path, check=False)
+    assert (forked.returncode, *told) == (started.returncode, started.stdout, started.stderr)
+
+
+def test_forked_code_that_fails_says_where(tmp_path: Path) -> None:
+    with Snippet("def f():\n    1 / 0\nf()", stderr=subprocess.PIPE, cwd=tmp_path) as forked:
+        _, said = forked.communicate(timeout=60)
+    assert forked.returncode == 1
+    assert b'File "<string>", line 2, in f' in said
+    assert b"ZeroDivisionError" in said
 
 
 def test_a_forked_process_is_our_child_with_the_files_that_it_was_given(tmp_path: Path) -> None:

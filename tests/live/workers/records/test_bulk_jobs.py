@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -34,6 +33,7 @@ from tests.support.delivering import (
     turn_end,
     watcher_of,
 )
+from tests.support.forked import Snippet
 from tests.support.receivers import Receiver, receiving
 from tests.support.running import HOST, do, namespace, publish_hooks
 from tests.support.servers import Server
@@ -352,7 +352,7 @@ def chores_process(keys: Keys, url: str, tmp_path: Path) -> Iterator[subprocess.
     log = tmp_path / "chores.log"
     env = {**os.environ, "FLEETHOOK_REDIS_URL": url, "FLEETHOOK_NAMESPACE": namespace(keys), "FLEETHOOK_HOST": HOST}
     with log.open("wb") as output:
-        process = subprocess.Popen([sys.executable, "-c", PROGRAM, CHORES], env=env, stdout=output, stderr=output)
+        process = Snippet(PROGRAM, CHORES, env=env, stdout=output, stderr=output)
     try:
         wait_until(lambda: b"ready" in log.read_bytes(), "the chores worker is ready")
         yield process

@@ -53,31 +53,44 @@ def test_the_same_rules_fit_as_by_a_walk_over_all_of_them(path: Path, host: str)
     for line in lines:
         found = [hook for hook in hooks._index.find(line.event) if hooks.holds(hook, line.event)]
         facts = seen_call(line.event).facts(None)
-        walked = {hook.id for hook in found if fits_by_walk(hook, line.event, facts)}
+        fitting = {name for one in facts for name, fits in conditions_of(one) if fits(one)}
+        walked = {hook.id for hook in found if fits_by_walk(hook, line.event, fitting)}
         kept = hooks.blocking(line.event)
         assert {hook.id for hook in kept if hook.rule and judge(hook.rule, line.event)} == walked, line.call
 
 
-def fits_by_walk(hook: Hook, event: Event, facts: Sequence[CommandFacts]) -> bool:
-    """Whether a hook's rule fits, with each of its conditions asked of each command of the event."""
+def fits_by_walk(hook: Hook, event: Event, fitting: set[str]) -> bool:
+    """Whether a hook's rule fits; `fitting` has the hooks with a condition that fits a command of the event."""
     rule, call = hook.rule, seen_call(event)
     if rule is None:
         return False
     if not rule.commands or call.text is None or call.line.unread:
         return judge(rule, event) is not None
-    if not any(fits(one) for fits in conditions()[hook.id] for one in facts):
+    if hook.id not in fitting:
         return False
     return judge(msgspec.structs.replace(rule, commands=(ANY_COMMAND,)), event) is not None
 
 
+Condition = Callable[[CommandFacts], bool]
+OF_PROGRAM: dict[str, list[tuple[str, Condition]]] = {}
+
+
+def conditions_of(one: CommandFacts) -> list[tuple[str, Condition]]:
+    """Each condition on commands that does not fail by the program's name alone, with its hook's id."""
+    if one.program not in OF_PROGRAM:
+        OF_PROGRAM[one.program] = [(name, fits) for name, is_about, fits in conditions() if is_about(one)]
+    return OF_PROGRAM[one.program]
+
+
 @cache
-def conditions() -> dict[str, list[Callable[[CommandFacts], bool]]]:
-    """The conditions on commands of each rule, compiled, by its hook's id."""
-    return {
-        hook.id: [compile_command_match(match) for match in hook.rule.commands]
+def conditions() -> list[tuple[str, Condition, Condition]]:
+    """The conditions on commands of all rules, compiled: the hook's id, the program alone, and the whole condition."""
+    return [
+        (hook.id, compile_command_match(CommandMatch(program=match.program or ("*",))), compile_command_match(match))
         for hook in packs().hooks.values()
         if hook.rule is not None
-    }
+        for match in hook.rule.commands
+    ]
 
 
 @pytest.mark.req("X-09")
