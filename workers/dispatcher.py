@@ -25,7 +25,7 @@ from bus.ids import consumer_name, host_name
 from bus.requests import read_event, read_request
 from bus.verdicts import Verdict
 from bus.wire.codec import decode_verdict
-from bus.wire.connections import MARGIN_SECONDS, Command, Connections
+from bus.wire.connections import Connections
 from bus.wire.consumer import Consumer
 from bus.wire.keys import HEARTBEAT_MS, Keys
 from bus.wire.streams import MOST_DELIVERIES, ScriptCall, StreamEntry, call, call_all, checked
@@ -48,6 +48,7 @@ from workers.runtime.spooled_once import keep_if_first
 from workers.runtime.stream_repair import Repairs
 from workers.waiting.long_read import READ_SECONDS, LongRead
 from workers.waiting.looks import dispatcher_looks
+from workers.waiting.words import Words
 
 log = logging.getLogger("fleethook.dispatcher")
 
@@ -102,7 +103,7 @@ class Dispatcher:
     ) -> None:
         self.name = consumer_name("dispatcher")
         self._keys, self._watcher, self._connections = keys, watcher, connections
-        self._reading, self._words = Connections(url, connect=1.0), Connections(url, connect=1.0)
+        self._reading = Connections(url, connect=1.0)
         self._consumer = Consumer(
             connections,
             keys,
@@ -135,8 +136,7 @@ class Dispatcher:
         self._long_read = LongRead(
             self._consumer, self._reading, always, dispatcher_looks(keys, self.name, self._streams), others
         )
-        self._added: asyncio.Task[None] | None = None
-        """Ends when a delivery is added, while this dispatcher reads for long."""
+        self._words = Words(url, keys, self._streams)
 
     async def prepare(self) -> None:
         """Make the groups and read the hook set; raises Unreachable."""
@@ -189,7 +189,6 @@ class Dispatcher:
             await self._reports.send(now=True)
             await self._sessions.send(now=True)
         await self._consumer.leave()
-        await cancel_tasks([] if self._added is None else [self._added])
         await self._reading.close()
         await self._words.close()
 
@@ -236,21 +235,14 @@ class Dispatcher:
         return not is_busy and self._next_due - time.monotonic() > _SOON_SECONDS
 
     async def _read_for_long(self, stop: asyncio.Event) -> list[StreamEntry]:
-        """New events. Ends too when something is due, when a look finds work, and when a delivery is added."""
-        if self._added is None or self._added.done():
-            self._added = asyncio.create_task(self._wait_for_deliveries())
+        """New events. Ends too when something is due, when a look finds work, and when somebody gives a word."""
+        word = self._words.heard()
         seconds = min(READ_SECONDS, self._next_due - time.monotonic())
-        entries = await self._long_read.read(stop, self._count, seconds=seconds, words=(self._added,))
-        self._work_added = self._work_added or self._added.done()
+        entries = await self._long_read.read(stop, self._count, seconds=seconds, words=(word,))
+        self._work_added = self._work_added or word.done()
         if entries:
             await self._watcher.refresh(at_once=self._long_read.found)
         return entries
-
-    async def _wait_for_deliveries(self) -> None:
-        """Return when a delivery was added by somebody else, or after a while."""
-        with suppress(FleethookError), self._words.lease() as connection:
-            read: Command = ("XREAD", "BLOCK", int(READ_SECONDS * 1000), "STREAMS", *self._streams, "$", "$")
-            await connection.exchange([read], seconds=READ_SECONDS + MARGIN_SECONDS)
 
     async def _is_behind(self) -> bool:
         """Whether another dispatcher still holds events, which are older than ours: its heartbeat may outlive its lease."""

@@ -87,6 +87,7 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("line:*", "zset", "members leave with their outcome", "dispatcher, carriers", "dispatcher, carriers", "deliveries that wait for each other: a session's to one target in the order of its events, one event's pigo hooks in the order of their file; the one whose turn it is has the score -1"),
     Key("batch:*", "list", "until the batch is full or has waited enough", "dispatcher", "dispatcher", "deliveries of a target that wait to be sent in one body"),
     Key("openings", "zset", "members leave when due", "carriers, admins", "dispatcher", "targets whose waiting deliveries may go on, by time in milliseconds"),
+    Key("words", "stream", "the last one", "admins, gateways, carriers, worker host", "dispatcher", "somebody made something due earlier, or added a job: a sleeping dispatcher looks at once"),
     Key("recent", "zset", "trimmed by age and size", "dispatcher", "readers", "delivery ids by time, for listing"),
     Key("outcomes", "stream", "the last 50,000 entries", "carriers", "gateways", "outcomes of attempts, for live feeds, up to eight in an entry: by delivery, which attempt, and what came of it"),
     Key("dead", "zset", DEAD_MS, "workers", "readers", "dead letters by time: delivery ids, and ids of poison entries"),

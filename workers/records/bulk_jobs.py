@@ -119,6 +119,7 @@ async def begin(connections: Connections, keys: Keys, kind: Kind, spec: Filter |
                 for command, more in (("ZADD", (now, name)), ("PEXPIRE", (DONE_MS,)))
             ]
         )
+        await connection.exchange([("XADD", keys("words"), "MAXLEN", 1, "*", "due", 1)])
     for reply in replies:
         checked(reply, "writing a job")
     return name

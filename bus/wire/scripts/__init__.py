@@ -37,7 +37,7 @@ def every_script() -> tuple[Script, ...]:
 @cache
 def script(name: str) -> Script:
     """The script in `<name>.lua`, with the shared texts that it includes."""
-    text = _WITH.sub(lambda found: _shared(found[1]), _files()[name].read_text(encoding="utf-8"))
+    text = _whole(_files()[name].read_text(encoding="utf-8"))
     return Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
@@ -51,6 +51,11 @@ def _files() -> dict[str, Traversable]:
         for file in folder.iterdir()
         if file.name.endswith(".lua")
     }
+
+
+def _whole(text: str) -> str:
+    """A text with the shared texts that it includes, and those that these include."""
+    return _WITH.sub(lambda found: _whole(_shared(found[1])), text)
 
 
 def _shared(name: str) -> str:

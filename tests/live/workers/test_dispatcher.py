@@ -36,9 +36,11 @@ from tests.support.running import HOST, do, publish_hooks, stream
 from tests.support.servers import Server
 from tests.support.waiting import at_most, until
 from workers.delivery.dead_letters import dead_letters
-from workers.delivery.deliveries import deliveries
+from workers.delivery.deliveries import deliveries, retry
+from workers.delivery.endpoint_controls import disable, pause, resume
 from workers.delivery.filters import Filter
 from workers.dispatcher import GROUP, STANDBY_SECONDS, WAKE_SECONDS, Dispatcher
+from workers.records.bulk_jobs import begin
 
 HOOKS = """
 endpoints:
@@ -372,3 +374,50 @@ async def test_hooks_of_the_users_own_file_go_to_the_hosts_stream(
 async def _names(connections: Connections, keys: Keys, event: str, *names: str) -> bool:
     found = await deliveries(connections, keys, Filter(event=event))
     return sorted(one.id.partition(".")[2] for one in found) == sorted(names)
+
+
+async def test_a_dispatcher_that_sleeps_hears_at_once_that_a_retry_was_made_due(
+    server: Server, keys: Keys, connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `fleethook deliveries retry` and gateways do it. Its looks once a second never come here, and its reads do not end."""
+    await publish_hooks(connections, keys, "endpoints: [{id: a, url: 'https://a.example', events: 'turn:*'}]")
+    never = asyncio.get_running_loop().create_future()
+    monkeypatch.setattr("workers.dispatcher.READ_SECONDS", 10_000.0)
+    monkeypatch.setattr("workers.waiting.words._SECONDS", 10_000.0, raising=False)
+    async with dispatching(server.url, keys):
+        event = await publish(connections, keys, turn_end())
+        await until_owed(connections, keys, event, "a")
+        (one,) = await deliveries(connections, keys, Filter(event=event))
+        hour = int((await do(connections, "TIME"))[0]) * 1000 + 3_600_000
+        await do(connections, "HSET", keys("delivery", one.id), "state", "due", "due", hour)
+        await do(connections, "ZADD", keys("due"), hour, one.id)
+        await do(connections, "DEL", keys("deliveries"))
+        await do(connections, "XGROUP", "CREATE", keys("deliveries"), "carriers", "0", "MKSTREAM")
+        monkeypatch.setattr("workers.waiting.long_read.next_pulse", lambda: never)
+        await until(lambda: _sleeps(connections), "it sleeps")
+        assert await retry(connections, keys, [one.id]) == 1
+        await until(lambda: do(connections, "XLEN", keys("deliveries")), "it is given to the carriers")
+
+
+async def _sleeps(connections: Connections) -> bool:
+    """Whether a client waits for what an XREAD brings."""
+    clients = (await do(connections, "CLIENT", "LIST")).decode().splitlines()
+    return any(" cmd=xread " in client and " flags=b" in client for client in clients)
+
+
+async def test_whoever_makes_something_due_or_adds_a_job_gives_a_word(
+    server: Server, keys: Keys, connections: Connections
+) -> None:
+    async def last() -> object:
+        return await do(connections, "XREVRANGE", keys("words"), "+", "-", "COUNT", 1)
+
+    await pause(connections, keys, "e:a")
+    words = [await last()]
+    await resume(connections, keys, "e:a")
+    words.append(await last())
+    await begin(connections, keys, "redrive", Filter())
+    words.append(await last())
+    await disable(connections, keys, "e:a")
+    words.append(await last())
+    assert words[0] == [], "what is paused only waits"
+    assert all(words[n] != words[n + 1] for n in range(3)), words

@@ -1,6 +1,7 @@
 -- The gates before an attempt of a delivery: a paused or disabled endpoint, an open breaker, a cap, a rate, the deliveries
 -- before it in its line, and a batch that is not full yet. For scripts with a local `prefix` (of all keys) and the line
 -- `-- with gates`. These functions use no KEYS and ARGV.
+-- with words
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local BREAKER_MS, PAGE, SOON_MS, BATCH_BYTES = 86400000, 500, 20, 204800
@@ -39,7 +40,9 @@ end
 
 -- Make the dispatcher check the waiting deliveries of a target at `ms`, unless an earlier check is planned.
 local function call_at(target, ms)
+  local first = redis.call('ZRANGE', prefix .. 'openings', 0, 0, 'WITHSCORES')[2]
   redis.call('ZADD', prefix .. 'openings', 'LT', ms, target)
+  if not first or ms < tonumber(first) then give_word() end
 end
 
 local function set_breaker(target, g, ...)
