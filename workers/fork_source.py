@@ -49,6 +49,8 @@ PRELOADED: Final = (
     "workers.coverage.waiting",
     "bus.hooksets.settings_files",
     "bus.wire.protocol",
+    "uvicorn.lifespan.off",
+    "encodings.idna",
     "importlib.resources.readers",
     "re2",
     "tree_sitter_bash",
@@ -203,6 +205,7 @@ def _import_all() -> None:
     for name in PRELOADED:
         importlib.import_module(name)
     from bus.installs.base import NAMES
+    from bus.system.version import installed_version
     from bus.wire.scripts import every_script
     from workers.runtime.process import fast_loop
 
@@ -211,6 +214,7 @@ def _import_all() -> None:
         importlib.import_module(f"bus.installs.{name}")
     fast_loop()  # imports libuv's
     every_script()
+    installed_version()
 
 
 def _compile_user_hooks(places: Directories) -> None:

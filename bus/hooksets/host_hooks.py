@@ -23,7 +23,7 @@ from bus.events import Event
 from bus.hooks import DECIDING, NATIVE, Hook, Layer
 from bus.hooksets.files_in_force import file_in_force
 from bus.hooksets.hookfile import HookFile
-from bus.hooksets.in_force import POLL_SECONDS, HookSet, Watcher
+from bus.hooksets.in_force import POLL_SECONDS, HookSet, Watcher, compile_file
 from bus.hooksets.layers import Layered
 from bus.hooksets.projects import project_in_force
 from bus.hooksets.trust import listed
@@ -142,9 +142,8 @@ def _compiled(groups: Sequence[HookGroup]) -> HookSet:
         return HookSet([Layered(groups[0].layer, "", HookFile(hooks=tuple(wide)))])
 
 
-def group_hooks(layer: Layer, folder: str, file: HookFile) -> list[HookGroup]:
+def _group_hooks(layer: Layer, folder: str, compiled: HookSet) -> list[HookGroup]:
     """The blocking hooks of one file, with its guards and its endpoints that can block; without hooks that only observe."""
-    hooks = HookSet([Layered(layer, file.digest[:8], file)]).hooks.values()
     return _merged(
         HookGroup(
             id=hook.id,
@@ -158,14 +157,13 @@ def group_hooks(layer: Layer, folder: str, file: HookFile) -> list[HookGroup]:
             dialect=hook.dialect,
             own={name: hook.own[name] for name in _OWN_FIELDS if name in hook.own},
         )
-        for hook in hooks
+        for hook in compiled.hooks.values()
         if hook.blocking and not hook.observe
     )
 
 
-def group_background(layer: Layer, folder: str, file: HookFile) -> list[HookGroup]:
+def _group_background(layer: Layer, folder: str, compiled: HookSet) -> list[HookGroup]:
     """The hooks of one file that may run in the background (all except rules), and its endpoints."""
-    compiled = HookSet([Layered(layer, file.digest[:8], file)])
     others = (hook for hook in compiled.hooks.values() if hook.kind not in DECIDING)
     hooks = [hook for hook in others if hook.id not in compiled.endpoints]
     return _merged(
@@ -235,8 +233,9 @@ def own_hooks(user_file: Path | None, trust_file: Path, last_good: Path | None) 
 
 
 def _add(own: OwnHooks, layer: Layer, folder: str, file: HookFile) -> None:
-    own.blocking.extend(group_hooks(layer, folder, file))
-    own.background.extend(group_background(layer, folder, file))
+    compiled = compile_file(layer, file)
+    own.blocking.extend(_group_hooks(layer, folder, compiled))
+    own.background.extend(_group_background(layer, folder, compiled))
 
 
 def record_commands(keys: Keys, host: str, own: OwnHooks) -> list[Command]:

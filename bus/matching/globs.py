@@ -216,7 +216,13 @@ def _name_in(glob: str) -> str:
 
 
 def _together(globs: Iterable[str]) -> PathMatcher:
-    """A matcher that fits if any of the patterns fits; patterns of one kind are searched together."""
+    """A matcher that fits if any of the patterns fits. Rules share lists of patterns, and so their matchers."""
+    return _compiled_together(tuple(globs))
+
+
+@lru_cache(maxsize=4096)
+def _compiled_together(globs: tuple[str, ...]) -> PathMatcher:
+    """As `_together`; patterns of one kind are searched together."""
     own: list[PathMatcher] = []
     exact: set[str] = set()
     by_kind: dict[str, list[str]] = {"anywhere": [], "home": [], "project": []}

@@ -95,12 +95,9 @@ COMMANDS: Final = {
 
 def version() -> str:
     """The installed version; `0+checkout` for a checkout."""
-    from importlib import metadata
+    from bus.system.version import installed_version
 
-    try:
-        return metadata.version("fleethook")
-    except metadata.PackageNotFoundError:
-        return "0+checkout"
+    return installed_version()
 
 
 def _show_version(ctx: click.Context, _: click.Parameter, value: bool) -> None:

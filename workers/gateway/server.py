@@ -11,7 +11,6 @@ import socket
 import time
 from collections.abc import Callable, Generator, Sequence
 from email.utils import formatdate
-from importlib import metadata
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +26,7 @@ from bus.ids import consumer_name
 from bus.shim.answer_file import program_spool
 from bus.system.directories import Directories
 from bus.system.locks import Held, own, write_private
+from bus.system.version import installed_version
 from bus.transport import Transport
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
@@ -109,7 +109,7 @@ class Gateway:
             on_dropped=lambda transport: self._counters.add("live_dropped", transport),
         )
         self._operator = Operator(url, settings, places)
-        metrics = Metrics(connections, rq, keys, settings, places, watcher, self._feed, _version())
+        metrics = Metrics(connections, rq, keys, settings, places, watcher, self._feed, installed_version())
         access = Access(settings, self._tokens, SignIns(connections, keys, self._tokens))
         self._gobby = GobbyListeners(
             settings,
@@ -123,7 +123,7 @@ class Gateway:
             access,
             self._gobby_server,
         )
-        self._mcp = McpPath(Tools(connections, rq, keys, settings, places, watcher), _version(), watcher)
+        self._mcp = McpPath(Tools(connections, rq, keys, settings, places, watcher), installed_version(), watcher)
         self._app = application(
             api_paths(
                 Hooks(transport, self._stops, budget=budget, policy=policy),
@@ -134,8 +134,8 @@ class Gateway:
                 RecordLists(connections, rq, keys, settings, watcher),
                 Operations(connections, keys, watcher),
                 LiveEvents(self._feed),
-                AsyncApi(keys, _version()),
-                _version(),
+                AsyncApi(keys, installed_version()),
+                installed_version(),
                 (
                     *approval_paths(connections, keys),
                     *remember_paths(connections, keys, watcher, self._operator),
@@ -380,10 +380,3 @@ def _tcp_socket(host: str, port: int) -> socket.socket:
 async def _all_set(events: Sequence[asyncio.Event]) -> None:
     for event in events:
         await event.wait()
-
-
-def _version() -> str:
-    try:
-        return metadata.version("fleethook")
-    except metadata.PackageNotFoundError:
-        return "0+checkout"
