@@ -96,7 +96,7 @@ class ReplayedMemory:
     def note(self, event: Event, denied: bool, user: str = "") -> None:
         """Add what an event shows; `denied`: its call was not carried out."""
         if parent := parent_session(event):
-            self._parents[session_key(event.source, event.session)] = session_key(event.source, parent)
+            self._adopt(session_key(event.source, event.session), session_key(event.source, parent))
         name = self._root(counted_session(event))
         session = self._sessions.setdefault(name, _Session())
         for deed in deeds_of(event):
@@ -135,6 +135,26 @@ class ReplayedMemory:
                 break
             session = self._parents[session]
         return session
+
+    def _adopt(self, session: str, parent: str) -> None:
+        """Note the parent of a session. What the session did before its parent was known counts for the parent too."""
+        root, known = self._root(parent), session in self._parents
+        if root == session:
+            return
+        self._parents[session] = root
+        if known:
+            return
+        for name in [name for name in self._counted if name.endswith(f"\nsession\n{session}")]:
+            of_root = self._counted.setdefault(name.removesuffix(session) + root, {})
+            of_root.update(self._counted.pop(name))
+        for field, amount in self._spent.pop(f"spent:session:{session}", {}).items():
+            used = self._spent.setdefault(f"spent:session:{root}", {})
+            used[field] = used.get(field, 0) + amount
+        before = self._sessions.pop(session, None)
+        if before is not None:
+            after = self._sessions.setdefault(root, _Session())
+            for times, earlier in ((after.deeds, before.deeds), (after.secrets, before.secrets)):
+                times |= {name: max(ms, times.get(name, 0)) for name, ms in earlier.items()}
 
     def _used(self, limit: Limit, event: Event, user: str) -> Reached:
         key = spent_key(limit, event, user)

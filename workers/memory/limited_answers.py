@@ -17,6 +17,7 @@ from bus.verdicts import Verdict
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import ScriptCall, checked, flat, is_momentary
+from workers.memory.families import root_session
 from workers.runtime.clock import ServerClock
 from workers.runtime.request_replies import Replies
 
@@ -121,10 +122,8 @@ async def with_spent_now(
         return verdict
     names = [keys.prefix + spent_key(limit, event, user) for limit in limits]
     with connections.lease() as connection:
-        families = await connection.exchange([("GET", keys("family", counted_session(event)))])
-        root = checked(families[0], "looking for a session's parent")
-        if root is not None:
-            names = [f"{keys('spent')}:session:{root.decode()}" if ":session:" in name else name for name in names]
+        root = await root_session(connection, keys, counted_session(event))
+        names = [f"{keys('spent')}:session:{root}" if ":session:" in name else name for name in names]
         replies = await connection.exchange([("HGETALL", name) for name in names])
     rows = [flat(checked(reply, "reading what was used")) for reply in replies]
     amounts = [{name.decode(): int(value) for name, value in row.items()} for row in rows]

@@ -20,6 +20,7 @@ from bus.verdicts import Charge, Verdict
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked, server_now
+from workers.memory.families import root_session
 from workers.memory.limited_answers import with_spent_now
 from workers.memory.recall import Recall
 
@@ -53,9 +54,8 @@ class LookedUpMemory:
         args = limit_args(charges, event, self._user)
         rows = [args[at : at + LIMIT_ARGS] for at in range(0, len(args), LIMIT_ARGS)]
         with self._connections.lease() as connection:
-            (family,) = await connection.exchange([("GET", self._keys("family", counted_session(event)))])
-            root = checked(family, "looking for a session's parent")
-            names = [f"{row[0]}{root.decode() if row[1] and root is not None else row[1]}" for row in rows]
+            root = await root_session(connection, self._keys, counted_session(event))
+            names = [f"{row[0]}{root if row[1] else ''}" for row in rows]
             replies = await connection.exchange(
                 [("ZRANGE", self._keys("limit", name), 0, -1, "WITHSCORES") for name in names]
             )

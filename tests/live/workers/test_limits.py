@@ -10,6 +10,7 @@ import pytest
 from bus.agents import cursor
 from bus.events import Event
 from bus.ids import event_id
+from bus.memory.charges import counted_session, session_key
 from bus.shim.answer import unpack_answer
 from bus.verdicts import Verdict
 from bus.wire.codec import decode_verdict, encode_event, encode_payload
@@ -32,6 +33,8 @@ from tests.support.running import (
 from tests.support.servers import Server
 from tests.support.waiting import until
 from workers.approvals.decisions import answer as answer_question
+from workers.memory.counters import read_counters
+from workers.memory.families import root_session
 
 pytestmark = pytest.mark.req("X-13")
 
@@ -239,6 +242,43 @@ async def test_tokens_and_money_are_added_up_from_the_record(
         said = await asked("b")
         assert said.decision == "deny"
         assert said.reason.startswith("too dear (0.6 of 0.5 USD per day for this agent used; free again at ")
+
+
+async def test_what_a_subagent_did_before_its_parent_was_known_counts_for_the_topmost_parent(
+    server: Server, keys: Keys, connections: Connections
+) -> None:
+    """Also where the events of a family come in another order than they happened."""
+    await publish_hooks(connections, keys, limited("9 per session"))
+
+    async def asked(session: str, parent: str = "") -> float | None:
+        data = {"parent_session": parent} if parent else {}
+        return use(await ask(connections, keys, session=session, data=data, call=event_id()))[0]
+
+    async with evaluating(server.url, keys):
+        assert [await asked("grandchild", "child"), await asked("grandchild", "child"), await asked("child")] == [
+            1,
+            2,
+            3,
+        ]
+        assert await asked("child", "root") == 1, "nothing is known of a family yet"
+        async with dispatching(server.url, keys):
+
+            async def known() -> bool:
+                return bool(await do(connections, "EXISTS", keys("family", session_key("generic", "child"))))
+
+            await until(known, "the family is noted")
+            assert await asked("root") == 5
+        assert [await asked("grandchild", "child"), await asked("grandchild"), await asked("child")] == [6, 7, 8]
+        event = bash(session="grandchild", call=event_id(), source="generic")
+        assert await root_of(connections, keys, event) == session_key("generic", "root")
+        (counter,) = await read_counters(connections, keys)
+        assert (counter.count, {*counter.names}) == (8, {"root", "child"})
+
+
+async def root_of(connections: Connections, keys: Keys, event: Event) -> str:
+    """The session that an event counts for, as a simulation finds it."""
+    with connections.lease() as connection:
+        return await root_session(connection, keys, counted_session(event))
 
 
 def lagging(group: list[object]) -> int:

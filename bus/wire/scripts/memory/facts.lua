@@ -36,14 +36,46 @@ local function note_call(key, kind, call, outcome, ms, entry)
   redis.call('HSET', key, call, (again and count + 1 or 1) .. ' ' .. outcome .. ' ' .. ms .. ' ' .. entry)
 end
 
+-- with family
+local function move_times(from, to, kept)
+  local times = redis.call('ZRANGE', from, 0, -1, 'WITHSCORES')
+  for at = 1, #times, 2 do redis.call('ZADD', to, 'GT', times[at + 1], times[at]) end
+  if #times > 0 then redis.call('PEXPIRE', to, math.max(kept, redis.call('PTTL', from), redis.call('PTTL', to))) end
+  redis.call('DEL', from)
+end
+
+-- What a session did before its parent was known counts for the parent too: its calls, what models used, and its deeds.
+local function adopt(session, root)
+  for _, listed in ipairs(redis.call('ZRANGE', prefix .. 'limits', 0, -1)) do
+    local counter, rest = string.match(listed, '^(%S+)( .*)$')
+    if counter and string.sub(counter, -#session) == session then
+      local name = string.sub(counter, 1, -#session - 1) .. root
+      redis.call('ZADD', prefix .. 'limits', redis.call('ZSCORE', prefix .. 'limits', listed), name .. rest)
+      redis.call('ZREM', prefix .. 'limits', listed)
+      move_times(prefix .. 'limit:' .. counter, prefix .. 'limit:' .. name, 0)
+    end
+  end
+  local from, to = prefix .. 'spent:session:' .. session, prefix .. 'spent:session:' .. root
+  local used = redis.call('HGETALL', from)
+  for at = 1, #used, 2 do redis.call('HINCRBY', to, used[at], used[at + 1]) end
+  if #used > 0 then redis.call('PEXPIRE', to, ttl) end
+  redis.call('DEL', from)
+  for _, kind in ipairs({'', ':secrets'}) do
+    move_times(prefix .. 'facts:' .. session .. kind, prefix .. 'facts:' .. root .. kind, tonumber(ttl))
+  end
+end
+
 while i <= #ARGV do
   local session, parent = ARGV[i], ARGV[i + 1]
   i, noted = i + 2, noted + 1
-  if parent ~= '' and parent ~= session then
-    local root = redis.call('GET', prefix .. 'family:' .. parent) or parent
-    redis.call('SET', prefix .. 'family:' .. session, root, 'PX', ttl)
+  if parent ~= '' then
+    local root, known = root_of(parent), redis.call('EXISTS', prefix .. 'family:' .. session) == 1
+    if root ~= session then
+      redis.call('SET', prefix .. 'family:' .. session, root, 'PX', ttl)
+      if not known then adopt(session, root) end
+    end
   end
-  session = redis.call('GET', prefix .. 'family:' .. session) or session
+  session = root_of(session)
   for _, name in ipairs({'facts:' .. session, 'facts:' .. session .. ':secrets'}) do
     local key, from, n = prefix .. name, i + 1, tonumber(ARGV[i])
     i = from + n

@@ -7,7 +7,8 @@
 -- outcome; its tokens; `empty` if no event has ever been added, `not kept` if no group keeps the record, else `kept`; and the
 -- entries that are not on record yet: requests up to the event's time, deferred ones, and events; and 1 if a dispatcher runs.
 local prefix, most = ARGV[1], ARGV[9]
-local session = redis.call('GET', prefix .. 'family:' .. ARGV[2]) or ARGV[2]
+-- with family
+local session = root_of(ARGV[2])
 
 local record, last = 'empty', nil
 local groups = redis.pcall('XINFO', 'GROUPS', KEYS[2])

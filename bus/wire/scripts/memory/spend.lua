@@ -7,6 +7,8 @@
 local prefix, ttl, remembered, i, added = ARGV[1], ARGV[2], ARGV[3], 4, 0
 local MOST_FIELDS, DAY = 4000, 1440
 
+-- with family
+
 local function prune(key, minute)
   for _, field in ipairs(redis.call('HKEYS', key)) do
     local at = string.match(field, '^[^:]+:(%d+)$')
@@ -16,7 +18,7 @@ end
 
 while i <= #ARGV do
   local id, minute, session, n = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], tonumber(ARGV[i + 3])
-  local keys = {prefix .. 'spent:session:' .. (redis.call('GET', prefix .. 'family:' .. session) or session)}
+  local keys = {prefix .. 'spent:session:' .. root_of(session)}
   for at = i + 4, i + 3 + n do keys[#keys + 1] = prefix .. ARGV[at] end
   local from = i + 5 + n
   local last = from - 1 + 2 * tonumber(ARGV[from - 1])

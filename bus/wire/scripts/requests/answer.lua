@@ -36,6 +36,7 @@ local known = ARGV[7] == '1' and redis.call('GET', KEYS[5])
 local same = known and not string.match(known, '^running ')
 
 local limits, now = {}, 0
+-- with family
 -- with limits
 if from > first and not joins and redis.call('EXISTS', KEYS[3]) == 0 then
   local time = redis.call('TIME')

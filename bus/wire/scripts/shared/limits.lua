@@ -1,4 +1,4 @@
--- The limits of rules: counts the calls that pass (docs/limits.md). For a script with the local `prefix`.
+-- The limits of rules: counts the calls that pass (docs/limits.md). For a script with the local `prefix` and `family`.
 -- A limit has LIMIT_ARGS arguments: its counter  a session whose subagents count for it ('' for another scope)  the call
 -- a mark of the call ('' for none)  '1' to leave the mark for the call's next event, '' to look for it  the most
 -- ms of the window ('0': the whole session)  '1' if it refuses  the place of its count in the verdict ('0' for none)
@@ -10,7 +10,7 @@ local function limit_at(first, now)
     window = tonumber(ARGV[first + 6]), refuses = ARGV[first + 7] == '1', place = tonumber(ARGV[first + 8]),
     listed = ARGV[first + 9], kept = ARGV[first + 10]}
   local session = ARGV[first + 1]
-  if session ~= '' then session = redis.call('GET', prefix .. 'family:' .. session) or session end
+  if session ~= '' then session = root_of(session) end
   l.key = prefix .. 'limit:' .. ARGV[first] .. session
   l.from = l.window > 0 and string.format('(%d', now - l.window) or '-inf'
   -- A call that comes again, or comes as several events, counts once.
