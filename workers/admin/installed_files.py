@@ -46,6 +46,7 @@ def installed_files(places: Directories, starter: str) -> list[InstalledFile]:
         InstalledFile(places.trust_file, "the list of trusted projects"),
         InstalledFile(places.trust_file.with_suffix(".lock"), "the lock of that list"),
         InstalledFile(places.log_dir, "logs"),
+        InstalledFile(places.bytecode, "Python's bytecode of what `up` imports"),
         InstalledFile(places.state / MANIFEST, "the list of installs"),
         InstalledFile(places.state / WAITING_LOCK, "the lock of the worker that lets agents wait"),
         InstalledFile(places.config / "secrets", "generated secrets of endpoints"),

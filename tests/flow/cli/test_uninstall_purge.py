@@ -62,6 +62,8 @@ def test_a_machine_that_was_used_is_as_it_was_before(person: Path, tmp_path: Pat
         neighbour = places.data / "photos"
         neighbour.mkdir()
         (neighbour / "holiday.jpg").write_bytes(b"not ours")
+        places.bytecode.mkdir(exist_ok=True)  # where Python keeps no bytecode, `up` has made it
+        (places.bytecode / "one.pyc").write_bytes(b"")
 
         dry = fleethook("uninstall", "--purge", "--dry-run", "--json").json
         assert (dry["agents"], len(dry["services"]), dry["purged"]) == (["codex"], 2, False)
@@ -71,6 +73,7 @@ def test_a_machine_that_was_used_is_as_it_was_before(person: Path, tmp_path: Pat
             "secret.key",
             "agents",
             "last-good",
+            "bytecode",
             "installed.json",
             "secrets",
         }
