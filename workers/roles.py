@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from bus.config.settings import Settings
@@ -19,6 +20,7 @@ from bus.wire.connections import Connections, import_redis
 from bus.wire.embedded_server import bus_url
 from bus.wire.keys import Keys
 from bus.wire.streams import Backoff
+from workers.runtime.child_processes import Pauses
 from workers.runtime.consumer_loop import cancel_tasks
 from workers.runtime.lifeline import stop_event
 from workers.runtime.process import Process, Work, collect_garbage_seldom, set_up, with_task
@@ -46,10 +48,10 @@ _SETTLING_SECONDS: Final = 3.0
 log = logging.getLogger("fleethook.worker")
 
 
-def run_role(kind: str, settings: Settings, *, with_host: bool = False, while_needed: bool = False) -> None:
+def run_role(kind: str, settings: Settings, *, also: Sequence[str] = (), while_needed: bool = False) -> None:
     """Run one process of `kind` until SIGTERM; raises Unreachable if no server can be found.
 
-    `with_host`: a dispatcher also does the work of a host worker. `while_needed`: an evaluator ends when it had no
+    `also`: kinds whose work is done in the same process. `while_needed`: an evaluator ends when it had no
     request for a while.
     """
     import_redis()
@@ -58,12 +60,12 @@ def run_role(kind: str, settings: Settings, *, with_host: bool = False, while_ne
     set_up(process)
     spans.configure(kind, settings.namespace, settings.otlp_endpoint)
     try:
-        _run(process, kind, url, with_host=with_host, while_needed=while_needed)
+        _run(process, kind, url, also=also, while_needed=while_needed)
     finally:
         spans.shut_down()
 
 
-def _run(process: Process, kind: str, url: str, *, with_host: bool, while_needed: bool) -> None:
+def _run(process: Process, kind: str, url: str, *, also: Sequence[str], while_needed: bool) -> None:
     if kind in {"carrier", "chores"}:
         from workers.jobs import rq_worker
 
@@ -75,9 +77,7 @@ def _run(process: Process, kind: str, url: str, *, with_host: bool, while_needed
     if kind == "evaluator":
         process.run_async(draining(url, keeping_flags(url, _evaluator(process, while_needed=while_needed))))
     else:
-        dispatcher = _dispatcher_with_host if with_host else _dispatcher
-        works = {"host": _host, "gateway": _gateway, "dispatcher": dispatcher}
-        work = reporting_installs(works[kind](process), process.settings.coverage_grace)
+        work = reporting_installs(_roles(process, also), process.settings.coverage_grace)
         process.run_async(draining(url, keeping_flags(url, work)))
 
 
@@ -119,13 +119,6 @@ async def _watch_load(evaluator: Evaluator, stop: asyncio.Event, *, while_needed
             need(EVALUATOR)
 
 
-def _host(process: Process) -> Work:
-    async def work(keys: Keys, connections: Connections, watcher: Watcher) -> None:
-        await _be_host(process, keys, connections, watcher, stop_event(), process.report_ready)
-
-    return work
-
-
 async def _be_host(
     process: Process,
     keys: Keys,
@@ -147,45 +140,23 @@ async def _be_host(
         waiting.cancel()
 
 
-def _gateway(process: Process) -> Callable[[Keys, Connections, Watcher], Awaitable[None]]:
-    async def work(keys: Keys, connections: Connections, watcher: Watcher) -> None:
-        from workers.gateway.server import Gateway
+async def _be_gateway(
+    process: Process,
+    keys: Keys,
+    connections: Connections,
+    watcher: Watcher,
+    stop: asyncio.Event,
+    report_ready: Callable[[], None],
+) -> None:
+    from workers.gateway.server import Gateway
 
-        stop, settings, rq = stop_event(), process.settings, Connections(process.rq_url, connect=1.0)
-        gateway = Gateway(process.url, rq, keys, connections, watcher, settings, directories())
-        try:
-            if await _prepare_with_retries(gateway.prepare, stop, "gateway"):
-                await gateway.run(stop, process.report_ready)
-        finally:
-            await rq.close()
-
-    return work
-
-
-def _dispatcher(process: Process) -> Work:
-    async def work(keys: Keys, connections: Connections, watcher: Watcher) -> None:
-        await _be_dispatcher(process, keys, connections, watcher, stop_event(), process.report_ready)
-
-    return work
-
-
-def _dispatcher_with_host(process: Process) -> Work:
-    """Both on one event loop, each with its own name and heartbeat; they end together."""
-
-    async def work(keys: Keys, connections: Connections, watcher: Watcher) -> None:
-        stop, unready = stop_event(), ["dispatcher", "host worker"]
-
-        def report_ready() -> None:
-            unready.pop()
-            if not unready:
-                process.report_ready()
-
-        of_host = replace(process, kind="host").watcher(connections)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(_be_dispatcher(process, keys, connections, watcher, stop, report_ready))
-            group.create_task(_be_host(process, keys, connections, of_host, stop, report_ready))
-
-    return work
+    settings, rq = process.settings, Connections(process.rq_url, connect=1.0)
+    gateway = Gateway(process.url, rq, keys, connections, watcher, settings, directories())
+    try:
+        if await _prepare_with_retries(gateway.prepare, stop, "gateway"):
+            await gateway.run(stop, report_ready)
+    finally:
+        await rq.close()
 
 
 async def _be_dispatcher(
@@ -221,6 +192,48 @@ async def _be_dispatcher(
         await cancel_tasks([saying])
         for job_queue in queues.values():
             job_queue.connection.close()
+
+
+_ROLES: Final = {"host": _be_host, "gateway": _be_gateway, "dispatcher": _be_dispatcher}
+
+
+def _roles(process: Process, also: Sequence[str]) -> Work:
+    """The process's own work and that of other kinds on one event loop, each with its own name and heartbeat.
+
+    They end together. An error in the work of another kind does not end the process: it is begun again after a pause.
+    """
+
+    async def work(keys: Keys, connections: Connections, watcher: Watcher) -> None:
+        stop, unready = stop_event(), {process.kind, *also}
+
+        def note_ready(kind: str) -> None:
+            was_ready = not unready
+            unready.discard(kind)
+            if not (unready or was_ready):
+                process.report_ready()
+
+        async def keep(kind: str) -> None:
+            pauses, own = Pauses(), replace(process, kind=kind).watcher(connections)
+            while not stop.is_set():
+                began = time.monotonic()
+                try:
+                    await _ROLES[kind](process, keys, connections, own, stop, partial(note_ready, kind))
+                except FleethookError as error:
+                    log.error("%s: %s", kind, error)
+                except Exception:
+                    log.exception("%s", kind)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), pauses.after(time.monotonic() - began))
+
+        others = [asyncio.create_task(keep(kind)) for kind in also]
+        own_work = _ROLES[process.kind](process, keys, connections, watcher, stop, partial(note_ready, process.kind))
+        try:
+            await own_work
+            await asyncio.gather(*others)
+        finally:
+            await cancel_tasks(others)
+
+    return work
 
 
 async def _say_on_demand(process: Process, keys: Keys, connections: Connections, who: str) -> None:

@@ -47,6 +47,7 @@ from workers.waiting import on_demand
 # -P: a `workers` folder in the current directory must not be imported.
 _WORKER: Final = (sys.executable, "-P", "-m", "workers.cli", "worker")
 _AGAIN_SECONDS: Final = 0.2
+_LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class State(msgspec.Struct, frozen=True):
@@ -88,7 +89,7 @@ async def up(
         wanted = process_specs(settings) if specs is None else specs
         if specs is None and embedded is not None and not settings.rq_url and start is not start_program:
             # No dispatcher of another machine has work for them, and a fork is there within milliseconds.
-            wanted = light(wanted)
+            wanted = light(wanted, settings)
             env[on_demand.VARIABLE] = " ".join(spec.name for spec in wanted if spec.on_demand)
         if embedded is not None:
             on_ready("server", sum(spec.count for spec in wanted if not spec.on_demand))
@@ -166,12 +167,13 @@ def process_specs(settings: Settings) -> tuple[ProcessSpec, ...]:
     return tuple(ProcessSpec(name, (*_WORKER, name), count) for name, count in counts.items() if count)
 
 
-def light(specs: Sequence[ProcessSpec]) -> tuple[ProcessSpec, ...]:
+def light(specs: Sequence[ProcessSpec], settings: Settings) -> tuple[ProcessSpec, ...]:
     """The same work in fewer processes, while there is little of it.
 
     One evaluator runs all the time, the others, carriers and chores on demand. The host worker, which has nothing to do
-    where all evaluators are on its own machine, is in the dispatcher's process.
+    where all evaluators are on its own machine, is in the dispatcher's process, and so is a gateway for this machine alone.
     """
+    also = ["host", *(["gateway"] if settings.gateways and settings.gateway_host in _LOOPBACK else [])]
     found = list[ProcessSpec]()
     for spec in specs:
         if spec.name in on_demand.KINDS:
@@ -181,8 +183,8 @@ def light(specs: Sequence[ProcessSpec]) -> tuple[ProcessSpec, ...]:
             argv = (*spec.argv, "--while-needed")
             found.append(replace(spec, argv=argv, count=spec.count - 1, first=2, on_demand=True))
         elif spec.name == "dispatcher":
-            found.append(replace(spec, argv=(*spec.argv, "--with-host")))
-        elif spec.name != "host":
+            found.append(replace(spec, argv=(*spec.argv, *(word for kind in also for word in ("--also", kind)))))
+        elif spec.name not in also:
             found.append(spec)
     return tuple(found)
 

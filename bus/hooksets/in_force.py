@@ -33,7 +33,7 @@ from bus.matching.conditions import Condition, compile_condition
 from bus.matching.disk import Disk, light_disk
 from bus.matching.findings import Findings, Session, holds, sized_facts
 from bus.matching.patterns import Index
-from bus.matching.rules import Rule, check_rule, seen_call
+from bus.matching.rules import check_rule, seen_call
 from bus.system.directories import CONFIG_NAMES, Directories, config_file
 from bus.verdicts import Verdict
 from bus.wire.connections import Connections
@@ -87,16 +87,16 @@ class HookSet:
         self.reads_sessions = any(condition.uses_session for condition in self._conditions.values())
         self._index = Index([(hook, hook.on) for hook in ordered])
         self._sieve = Sieve({hook.id: hook.rule for hook in ordered if hook.rule is not None})
-        self._is_prepared, self._candidates = False, CandidatesMemory(self._index, self._conditions, self._sieve.always)
+        self.is_prepared, self._candidates = False, CandidatesMemory(self._index, self._conditions, self._sieve.always)
         self._targets = Index([(endpoint, endpoint.events) for endpoint in self.endpoints.values()])
 
     def prepare(self) -> HookSet:
         """Compile now what the first event would compile otherwise; both guard packs take 0.3 s."""
-        for hook in () if self._is_prepared else self.hooks.values():  # a second look would copy what forks share
+        for rule in (hook.rule for hook in self.hooks.values() if hook.rule is not None):
             with suppress(FleethookError):  # an event that needs the rule gets the error
-                check_rule(hook.rule or Rule())
+                check_rule(rule)
         self._sieve.prepare()
-        self._is_prepared = True
+        self.is_prepared = True
         return self
 
     def session_conditions(self, event: Event, disk: Disk) -> list[Condition]:
@@ -370,7 +370,7 @@ class Watcher:
         return self._compiled([self._fleet] if self._fleet.version != "0" else [])
 
     def _ready(self, hooks: HookSet) -> HookSet:
-        return hooks.prepare() if self._judges else hooks
+        return hooks.prepare() if self._judges and not hooks.is_prepared else hooks
 
     def _compiled(self, layers: list[Layered]) -> HookSet:
         if (known := self._sets.get(key := _key(layers))) is None:

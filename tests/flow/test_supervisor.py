@@ -359,16 +359,22 @@ def test_the_processes_are_the_procfiles_in_the_numbers_that_are_set() -> None:
     assert specs[0].argv == (sys.executable, "-P", "-m", "workers.cli", "worker", "evaluator")
 
 
-def test_a_light_up_has_one_evaluator_at_first_and_the_host_worker_in_the_dispatcher() -> None:
-    specs = light(process_specs(Settings(evaluators=3, carriers=2)))
+def test_a_light_up_has_one_evaluator_at_first_and_the_rest_in_the_dispatchers_process() -> None:
+    settings = Settings(evaluators=3, carriers=2)
+    specs = light(process_specs(settings), settings)
     shown = [(spec.name, spec.first, spec.count, spec.on_demand, spec.argv[5:]) for spec in specs]
     assert shown == [
         ("evaluator", 1, 1, False, ("evaluator",)),
         ("evaluator", 2, 2, True, ("evaluator", "--while-needed")),
-        ("dispatcher", 1, 1, False, ("dispatcher", "--with-host")),
+        ("dispatcher", 1, 1, False, ("dispatcher", "--also", "host", "--also", "gateway")),
         ("carrier", 1, 2, True, ("carrier",)),
         ("chores", 1, 1, True, ("chores",)),
-        ("gateway", 1, 1, False, ("gateway",)),
+    ]
+    for_others = Settings(gateway_host="10.0.0.7")
+    specs = light(process_specs(for_others), for_others)
+    assert [spec.argv[5:] for spec in specs if spec.name in {"dispatcher", "gateway"}] == [
+        ("dispatcher", "--also", "host"),
+        ("gateway",),
     ]
 
 

@@ -43,7 +43,9 @@ def test_nothing_of_it_outlives_the_program() -> None:
             state = running(directories({"FLEETHOOK_HOME": folder}))
             assert state is not None
             pids = _pids(state)
-            assert len(pids) == 5, "supervisor, server, evaluator, dispatcher with host worker, gateway"
+            assert len(pids) == 4, (
+                "supervisor, server, evaluator, and the dispatcher with the host worker and the gateway"
+            )
             assert all(map(alive, pids))
             script.kill()
             try:

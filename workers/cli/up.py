@@ -235,7 +235,8 @@ def _announce(fleet: Context, places: Directories, state: State, config: tuple[P
     fleet.say(f"fleethook {version()} · namespace {settings.namespace}")
     fleet.say(f"  {'config':<11} {path}{note}")
     fleet.say(f"  {'server':<11} {server}")
-    for name, count in Counter(child.name.rpartition(".")[0] for child in state.children).items():
+    counts = Counter(child.name.rpartition(".")[0] for child in state.children)
+    for name, count in (counts if "gateway" in counts or not settings.gateways else counts | {"gateway": 1}).items():
         addresses = gateway_addresses(places) if name == "gateway" else []
         runs = sum(child.pid > 0 for child in state.children if child.name.rpartition(".")[0] == name)
         processes = [counted(runs, "process", "processes")] if runs else []

@@ -115,13 +115,13 @@ def _living(fleet: Context) -> tuple[WorkerHealth, ...]:
 
 def _command(kind: str, text: str) -> click.Command:
     @click.command(kind, help=text)
-    @click.option("--with-host", is_flag=True, hidden=True, help="The dispatcher: also do the work of `host`.")
+    @click.option("--also", multiple=True, hidden=True, type=click.Choice(["host", "gateway"]), help="Do its work too.")
     @click.option(
         "--while-needed", is_flag=True, hidden=True, help="The evaluator: end after minutes without requests."
     )
     @common_options
     @pass_fleet
-    def run(fleet: Context, with_host: bool, while_needed: bool) -> None:
+    def run(fleet: Context, also: tuple[str, ...], while_needed: bool) -> None:
         from workers.runtime.lifeline import die_with_parent
         from workers.waiting.on_demand import take_on_demand
 
@@ -129,7 +129,7 @@ def _command(kind: str, text: str) -> click.Command:
         take_on_demand()
         from workers.roles import run_role
 
-        run_role(kind, fleet.settings(), with_host=with_host, while_needed=while_needed)
+        run_role(kind, fleet.settings(), also=also, while_needed=while_needed)
 
     return run
 

@@ -167,7 +167,7 @@ def test_up_says_what_it_started_and_with_what(up: tuple[Place, Done]) -> None:
         *([] if sys.platform == "linux" else ["host.1"]),
         "carrier.1",
         "chores.1",
-        "gateway.1",
+        *([] if sys.platform == "linux" else ["gateway.1"]),
     ]
     assert said["server"].startswith(("valkey ", "redis "))
     assert said["created"]
