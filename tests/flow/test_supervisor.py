@@ -16,6 +16,7 @@ import pytest
 from bus.config.settings import Settings
 from bus.system.directories import Directories, directories
 from bus.system.locks import listener
+from tests.support.forked import Snippet
 from tests.support.waiting import PATIENCE, until, wait_until
 from workers.runtime.child_processes import Pauses, ProcessSpec, Supervisor
 from workers.supervisor import Log, State, detach, down, light, process_specs, running
@@ -74,13 +75,14 @@ class Up:
     def __init__(self, folder: Path, *names: str) -> None:
         self.output = folder / f"output-{len(list(folder.glob('output-*')))}"
         (folder / "child.py").write_text(CHILD)
-        (folder / "up.py").write_text(UP)
-        self.argv = [sys.executable, str(folder / "up.py"), str(folder / "child.py"), *names]
+        self.arguments = [str(folder / "child.py"), *names]
+        self.argv = [sys.executable, "-c", UP, *self.arguments]
+        """What starts the same process without a fork."""
         self.popen: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Up:
         with self.output.open("wb") as output:
-            self.popen = subprocess.Popen(self.argv, stdout=output, stderr=output)
+            self.popen = Snippet(UP, *self.arguments, stdout=output, stderr=output)
         return self
 
     def lines(self) -> list[str]:
