@@ -49,9 +49,10 @@ demo: $(VENV)/.run
 	@$(BIN)/fleethook demo
 
 # Eight processes on two cores: much of their time they wait for a server, a claim or a back-off. On Linux they are forked from one
-# that has collected the tests (tests/support/processes.py); elsewhere pytest-xdist starts them.
+# that has collected the tests (tests/support/processes.py); elsewhere pytest-xdist starts them. Without bytecode files pytest
+# would compile the plugins and tests again before each run, in one process, for several seconds.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest $(T) -m 'not slow and not agents' $(if $(filter Linux,$(shell uname)),--processes 8,--numprocesses 6 --dist loadfile)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(T) -m 'not slow and not agents' $(if $(filter Linux,$(shell uname)),--processes 8,--numprocesses 6 --dist loadfile)
 
 # The README's own lines make the environment in a clean home. Then the wheel, built by itself, replaces the package. Only the
 # tests are copied beside it, so `bus` and `workers` are the installed ones; the first line of Python says so.

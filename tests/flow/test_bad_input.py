@@ -308,6 +308,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.parametrize("each_shim", ["python"], indirect=True)  # no hook command takes part
 def test_msgpack_bombs_are_answered_and_kept(world: Fleet) -> None:
     before = {letter.id for letter in world.dead()}
     with bystander(world), sync_client(world.url("shim"), seconds=2 * PATIENCE) as client:
