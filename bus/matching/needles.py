@@ -332,8 +332,11 @@ def _unpacked(groups: list[Any]) -> Needles:
 
 @lru_cache(maxsize=1)
 def tabled() -> dict[str, msgspec.Raw]:
-    """The entries of the table; each is read when it is needed."""
-    return msgspec.json.decode(TABLE.read_bytes(), type=dict[str, msgspec.Raw])
+    """The entries of the table; each is read when it is needed. Without a table that can be read, all are worked out."""
+    try:
+        return msgspec.json.decode(TABLE.read_bytes(), type=dict[str, msgspec.Raw])
+    except (OSError, msgspec.DecodeError):
+        return {}
 
 
 def worth(needles: Needles) -> tuple[int, int]:
