@@ -368,11 +368,16 @@ def refused_targets(targets: Iterable[tuple[str, str]], allowed: AddressPolicy) 
             if address is not None:
                 check_address(target, address, allowed)
         except TargetRefused as error:
-            place = f"[{target.host}]" if ":" in target.host else target.host
-            hint = (
-                "" if never(target) else f'; add `network: {{allow: ["{place}:{target.port}"]}}` to your fleethook.yaml'
-            )
+            hint = allow_hint(url)
+            hint = f"; {hint}" if hint else ""
             yield f"{origin}: {url.split('?')[0]} is not reached: {error.reason}{hint}"
+
+
+def allow_hint(url: str) -> str:
+    """What allows requests to a URL's host; empty where nothing does."""
+    target = parse_target(url)
+    place = f"[{target.host}]" if ":" in target.host else target.host
+    return "" if never(target) else f'add `network: {{allow: ["{place}:{target.port}"]}}` to your fleethook.yaml'
 
 
 def _with_unique_ids(file: HookFile, path: str) -> HookFile:

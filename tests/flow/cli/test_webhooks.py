@@ -417,3 +417,13 @@ def test_ones_own_endpoint_is_tested_and_received_without_a_server(mine: Path, m
         assert (held.code, held.out) == (0, "the signature holds\n"), held.err
         assert fleethook("webhooks", "remove", "in", "--yes").code == 0
     assert fleethook("webhooks", "list").code == 3
+
+
+@pytest.mark.req("G-22", "F-11")
+def test_a_receiver_on_this_machine_comes_with_what_allows_it(mine: Path) -> None:
+    url = "http://127.0.0.1:18990/services/T/B/X"
+    allow = 'add `network: {allow: ["127.0.0.1:18990"]}` to your fleethook.yaml'
+    done = fleethook("hooks", "templates", "install", "slack", "--url", url, "--yes")
+    assert (done.code, allow in done.err) == (0, True), done.err
+    tried = fleethook("webhooks", "test", "slack")
+    assert (tried.code, allow in tried.out) == (1, True), tried.out

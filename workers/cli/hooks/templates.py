@@ -88,6 +88,7 @@ def install(fleet: Context, name: str, target: Path | None, url: str, yes: bool)
     """Put a template into your fleethook.yaml, with the files that it brings. There it is yours: change it, or take it out."""
     from bus.hooksets.templates import template
     from workers.admin.templates import copied_files, file_with_template, is_installed
+    from workers.cli.hooks.sets import load_with_tests
 
     ready = template(name)
     into = user_file(fleet, target)
@@ -102,6 +103,10 @@ def install(fleet: Context, name: str, target: Path | None, url: str, yes: bool)
             if not result["written"]:
                 copied.clear()
             files = [str(path) for path in copied]
+        if url and result["written"]:  # a receiver on this machine is reached only where the file allows it
+            for warning in load_with_tests(fleet, into)[1].warnings:
+                if "is not reached" in warning and url in warning:
+                    fleet.warn(warning)
     if fleet.json:
         fleet.data({"name": name, **result})
     elif result["written"]:

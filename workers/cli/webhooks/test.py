@@ -79,12 +79,15 @@ def _record(endpoint: Endpoint, reply: Reply, wrong: str) -> dict[str, object]:
 
 
 def _report(fleet: Context, endpoint: Endpoint, reply: Reply, wrong: str, what: str) -> None:
+    from bus.hooksets.imports import allow_hint
+
     record = _record(endpoint, reply, wrong)
     word = fleet.style("failed", "red") if wrong else fleet.style("accepted", "green")
     more = f"  {what}" if what and not wrong else ""
     status = reply.status or "-"
     fleet.data(f"{endpoint.id}  {plain(str(record['url']))}  {word}  status {status}  {reply.ms:.1f} ms{more}")
     if wrong:
-        fleet.data(f"  {fleet.style(plain(wrong, 500), 'yellow')}")
+        hint = f"; {allow_hint(endpoint.url)}" if "allow list" in wrong else ""
+        fleet.data(f"  {fleet.style(plain(wrong + hint, 500), 'yellow')}")
     if record["response"]:
         fleet.data(f"  | {fleet.style(short(str(record['response']), 200), 'bright_black')}")
