@@ -10,6 +10,7 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
 
@@ -56,6 +57,7 @@ _UNARY: Final[Mapping[type, Callable[[Any], Any]]] = {
     ast.USub: operator.neg,
     ast.UAdd: operator.pos,
 }
+_OF_TIMES: Final = frozenset({"year", "month", "day", "hour", "minute", "second"})
 _LITERALS: Final = {"true": True, "false": False, "null": None, "none": None}
 _WORDS: Final = re.compile(r"&&|\|\||!(?!=)")
 _COMPREHENSIONS: Final = (ast.ListComp, ast.GeneratorExp, ast.SetComp)
@@ -225,7 +227,8 @@ def _evaluate(node: ast.AST, names: Mapping[str, Any]) -> Any:
             if key is not None
         }
     assert isinstance(node, ast.List | ast.Tuple | ast.Set)  # noqa: S101 - `_check` let no other kind pass
-    return [_evaluate(element, names) for element in node.elts]
+    elements = [_evaluate(element, names) for element in node.elts]
+    return tuple(elements) if isinstance(node, ast.Tuple) else elements
 
 
 def _named(name: str, names: Mapping[str, Any]) -> Any:
@@ -262,6 +265,10 @@ def _attribute(value: Any, name: str) -> Any:
             return value[name]
         raise ConditionError(f"there is no {name!r}")
     if isinstance(value, NamedFields):
+        return getattr(value, name)
+    if isinstance(value, str) and name in {"value", "name"}:  # event types and sources are enums in Gobby
+        return str(value) if name == "value" else str(value).upper()
+    if isinstance(value, datetime) and name in _OF_TIMES:
         return getattr(value, name)
     raise ConditionError(f"a {type(value).__name__} has no {name!r}")
 

@@ -38,6 +38,7 @@ NAMES = {
         ("1 < 2 < 3", True),
         ("'x' if tool_name == 'Edit' else ''", False),
         ("tool_name.lower() == 'bash' and true_one()", True),
+        ("tool_name.endswith(('x', 'sh')) and tool_name.value == 'Bash' and tool_name.name == 'BASH'", True),
     ],
 )
 def test_python_expressions_read_what_gobby_reads(text: str, expected: bool) -> None:
