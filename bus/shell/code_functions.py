@@ -48,7 +48,17 @@ METHODS: Final[dict[str, tuple[str, ...]]] = {
 """Methods of a path, and the commands that do the same."""
 SHELLS: Final = frozenset(
     {"os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput", "commands.getoutput"}
-    | {"asyncio.create_subprocess_shell", "pexpect.spawn", "pexpect.run", "popen2.popen2"}
+    | {
+        "invoke.run",
+        "fabric.api.local",
+        "fabric.api.run",
+        "fabric.local",
+        "delegator.run",
+        "asyncio.create_subprocess_shell",
+        "pexpect.spawn",
+        "pexpect.run",
+        "popen2.popen2",
+    }
 )
 SPAWNS: Final = frozenset(
     {"subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.check_output", "subprocess.Popen"}

@@ -132,6 +132,9 @@ def _interpreter(language: str, args: Sequence[Arg], stdin: Output) -> Iterator[
     if language == "bun" and args[:1] and args[0].text == "exec":
         yield script_of(args[1:2])
         return
+    if language == "bun" and [arg.text for arg in args[:2]] == ["run", "-"]:
+        yield from _code(language, [Arg(stdin.text or "", stdin.programs)])
+        return
     if language == "bun" and args[:1] and args[0].text == "x":
         yield Inner(argv=tuple(args[1:]))
         return
@@ -164,6 +167,8 @@ def _interpreter(language: str, args: Sequence[Arg], stdin: Output) -> Iterator[
             found = True
             place = after
             if language in _PYTHONS:
+                if stdin.text and any("stdin" in arg.text for arg in args[place - 1 : place]):  # exec(sys.stdin.read())
+                    yield from _code(language, [Arg(stdin.text, stdin.programs)])
                 return
         elif text[1:2] in letters and text[1:2] and text[1:2] != "-" and len(text) > 2:
             yield from _code(language, [Arg(text[2:], sources)])  # `-e'code'`

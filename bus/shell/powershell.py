@@ -94,6 +94,7 @@ _JOINED: Final = lazy_regex(
     r"""\(?\bJoin-Path\s+(?:-Path\s+)?['"]?([^\s'"()]+)['"]?\s+(?:-ChildPath\s+)?['"]?([^\s'"()]+)['"]?\)?""",
     re.IGNORECASE,
 )
+_ARRAY: Final = lazy_regex(r"\$(\w+)\s*=\s*@\(([^()]{1,1024})\)")
 _EACH: Final = lazy_regex(r"\bforeach\s*\(\s*\$(\w+)\s+in\s+([^)]*)\)", re.IGNORECASE)
 _LISTED: Final = lazy_regex(r"^\s*(?:get-childitem|gci|ls|dir)\s|\s-\w+|['\"\s]|@\(", re.IGNORECASE)
 _TABLE: Final = lazy_regex(r"\$(\w+)\s*=\s*@\{(.*?)\}", re.DOTALL)
@@ -134,6 +135,8 @@ def _calls(text: str) -> Iterator[Inner]:
     text = _JOINED.sub(lambda match: f'"{match[1]}\\{match[2]}"', text)
     for match in islice(_ASSIGNED.finditer(text), _MOST):
         variables[match[1].lower()] = _filled(match[2] or match[3] or match[4] or "", variables)
+    for match in islice(_ARRAY.finditer(text), _MOST):
+        variables[match[1].lower()] = _filled(_LISTED.sub("", match[2]), variables)
     for match in islice(_EACH.finditer(text), _MOST):
         variables[match[1].lower()] = _LISTED.sub("", match[2])
     tables = {match[1].lower(): _given(match[2]) for match in islice(_TABLE.finditer(text), _MOST)}

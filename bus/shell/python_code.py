@@ -23,6 +23,8 @@ _LONGEST: Final = 64 * 1024
 _LONGEST_CHAIN: Final = 400
 _MOST_FORWARDED: Final = 32
 _CONNECTED: Final = lazy_regex(r"""\bconnect\(\s*['"]([^'"]*)""")
+_PROGRAM: Final = lazy_regex(r"(?:sh|plumbum\.cmd)\.(\w+)")
+"""Libraries whose functions are programs: `sh.rm("-rf", x)`."""
 _NETWORK: Final = "curl"
 """The source of code from the network, whichever library fetches it."""
 
@@ -72,8 +74,7 @@ class PythonCode(PythonValues):
                 if isinstance(node.func, ast.Name) and (forwards := self.forwarding.get(node.func.id)) is not None:
                     yield from self._forwarded(forwards, node)
                 yield from self._call(node)
-                if self.dotted(node.func) == "map" and len(node.args) == 2:
-                    yield from self._call(ast.Call(func=node.args[0], args=node.args[1:], keywords=[]))
+                yield from self._handed_over(node)
             elif isinstance(node, ast.With) and all(isinstance(one, ast.Pass) for one in node.body):
                 yield from (path for item in node.items for path in self._emptied(item.context_expr))
             left.extend(
@@ -98,6 +99,18 @@ class PythonCode(PythonValues):
                     one.func.args.args if isinstance(one.func, ast.Lambda) else named or (), one.args, strict=False
                 ):
                     self.values[parameter.arg] = [*self.values.get(parameter.arg, ()), *self.texts(value)][:MOST]
+                    if isinstance(value, ast.Call | ast.Name) and (dotted := self.dotted(value)):
+                        self.names.setdefault(parameter.arg, dotted)
+
+    def _handed_over(self, node: ast.Call) -> Iterator[Inner]:
+        """What a function runs that gets another one: `map(os.remove, …)`, `partial(os.system, …)`, `Thread(target=…)`."""
+        for place, one in enumerate(node.args[:-1][:4]):
+            if isinstance(one, ast.Name | ast.Attribute) and self.dotted(one) in functions.KNOWN:
+                yield from self._call(ast.Call(func=one, args=node.args[place + 1 :], keywords=[]))
+        target = self._keyword(node, "target") if node.keywords else None
+        if target is not None and self.dotted(target) in functions.KNOWN:
+            given = self._keyword(node, "args")
+            yield from self._call(ast.Call(func=target, args=list(getattr(given, "elts", ())), keywords=[]))
 
     def _forwarded(self, function: ast.FunctionDef, call: ast.Call) -> Iterator[Inner]:
         """What a function with `*args` runs when it is called so: `def sh(*a): run(a)` and then `sh("rm", "x")`."""
@@ -164,6 +177,8 @@ class PythonCode(PythonValues):
                 held, more = self.values[node.func.value.id], self.texts(node.args[-1])
                 first = node.func.attr == "insert" and self.argument(node) == "0"
                 self.values[node.func.value.id] = ([*more, *held] if first else [*held, *more])[:MOST]
+            elif node.func.attr == "add_argument" and (default := self._keyword(node, "default")) is not None:
+                self.values[f"--{self.argument(node).lstrip('-').replace('-', '_')}"] = self.texts(default)
         elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) and isinstance(node.target, ast.Name):
             before, more = self.values.get(node.target.id, [UNKNOWN]), self.texts(node.value)
             listed = not before or len(before) > 1 or self.is_list(node.value) or self.is_list(node.target)
@@ -224,7 +239,9 @@ class PythonCode(PythonValues):
             paths = [text for arg in given[: 2 if command[0] in functions.TWO else 1] for text in self.texts(arg)]
             yield _argv((*command, *paths), directory)
         elif name in functions.SHELLS or method == "system":
-            yield Inner(script=self.argument(node), sources=self._sources(node), directory=directory)
+            texts = self.texts(node.args[0]) if node.args else [UNKNOWN]
+            for text in texts[:_MOST_FORWARDED] or [UNKNOWN]:
+                yield Inner(script=text, sources=self._sources(node), directory=directory)
         elif name in functions.SPAWNS or name in functions.EXECS:
             yield from self._spawn(node, name, directory)
         elif name == "os.open" and len(node.args) > 1:
@@ -232,6 +249,12 @@ class PythonCode(PythonValues):
             if flags & {"O_TRUNC", "O_WRONLY", "O_RDWR"}:
                 emptied = "O_TRUNC" in flags
                 yield _argv((*(("truncate", "-s", "0") if emptied else ("tee",)), *self.texts(node.args[0])), directory)
+        elif (program := _PROGRAM.fullmatch(name)) is not None:
+            yield _argv((program[1], *(text for arg in node.args for text in self.texts(arg))), directory)
+        elif name == "urllib.request.urlretrieve" and len(node.args) > 1:
+            yield _argv(("curl", "-o", self.argument(node, 1), self.argument(node)), directory)
+        elif name.endswith("control.purge"):
+            yield _argv(("celery", "purge", "-f"), directory)
         elif name in ("open", "io.open", "codecs.open"):
             mode = self._keyword(node, "mode")
             text = self.texts(mode)[0] if mode is not None else self.argument(node, 1)
@@ -312,7 +335,8 @@ class PythonCode(PythonValues):
             yield Inner(script=self.texts(given)[0], sources=self._sources(given), directory=directory)
         listed = len(words) != 1 or self.is_list(first)
         if (isinstance(shell, ast.Constant) and shell.value) or not listed:
-            yield Inner(script=words[0] if words else "", sources=self._sources(first), directory=directory)
+            for text in (words[:1] if self.is_list(first) else words[:_MOST_FORWARDED]) or [""]:
+                yield Inner(script=text, sources=self._sources(first), directory=directory)
         elif words:
             yield _argv(words, directory)
 

@@ -96,7 +96,8 @@ def _run(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
         return
     workdir = options.value("-w", "--workdir")
     inner = tuple(Arg(_outside(arg.text, mounts), arg.sources) for arg in command)
-    directory = _outside(workdir.text, mounts) if workdir is not None else _INSIDE
+    relative = any(source[:1] == "." and f"{source.rstrip('/')}/" in arg.text for source, _ in mounts for arg in inner)
+    directory = _outside(workdir.text, mounts) if workdir is not None else "" if relative else _INSIDE
     yield Inner(argv=(entry, *inner) if entry is not None else inner, directory=directory)
 
 

@@ -53,6 +53,13 @@ _RENAMED: Final = lazy_regex(
     r"\b(\w+)\s*(?::|\bas\b)\s*(\w+)(?=[^{}()]{0,400}\}\s*(?:=\s*(?:await\s+)?(?:child_process|fs|rimraf|import)|from\b))"
 )
 """`{rmSync: r} = require('fs')`, `import {rmSync as r} from 'fs'`."""
+_DERIVED: Final = lazy_regex(r"""[$@]?\b(\w+)\s*=\s*(?:`([^`\n]{1,512})`|(?:path\.|File\.)?(?:join|resolve)(?=\())""")
+"""`const p = path.join(root, entry.name)`."""
+_DEFINED: Final = lazy_regex(
+    r"\b(?:(?:const|let|var)\s+(\w+)\s*=\s*(?:async\s*)?\(?\s*(\w+)[^()=]{0,40}\)?\s*=>|(?:function|def)\s+(\w+)\s*\(\s*\$?(\w+)[^()]{0,40}\))"
+)
+_BODY: Final = 400
+"""`const run = (c) => execSync(c)`, `function run($c) { exec($c); }`."""
 _NAMED: Final = lazy_regex(r"\b(?:const|let|var)\s+(\w+)\s*=\s*(?:[\w.]*promisify\(\s*)?\w+\.(\w+)\s*\)?\s*(?=[;,\n])")
 """`const run = promisify(child_process.exec);`."""
 _OPERANDS: Final = lazy_regex(r"process\.argv\[\d\]|\$argv\[\d\]|[@$]?\bARGV(?:\[\d\])?")
@@ -150,10 +157,17 @@ def _more(pattern: re.Pattern[str], code: str) -> bool:
 
 
 def _calls(table: Mapping[str, tuple[str, ...]], program: str, code: str) -> Iterator[Inner]:
-    code = _plain(_MAPPED.sub(r"\1(", _HOMES.sub("'~'", _HOME.sub("~", code))))
+    code = _plain(_MAPPED.sub(r"\1(", _HOMES.sub("'~'", _HOME.sub("~", code))), table)
     code = with_joined_literals(code)
     variables = {match[1]: match[2] or match[3] or "" for match in _ASSIGNED.finditer(code)}
     lists = lists_in(code, variables)
+    for match in islice(
+        _DERIVED.finditer(code) if "join(" in code or "resolve(" in code or "${" in code else (), _MOST
+    ):
+        if match[2] is not None:
+            variables.setdefault(match[1], _interpolated(match[2], variables))
+        elif parts := _arguments(code, match.end(), variables, lists)[0]:
+            variables.setdefault(match[1], "/".join([*parts, UNKNOWN]))
     code = with_joins(code, lists) if lists else code
     gathered: list[str] | None = None
     for match in islice(_CALLS[id(table)].finditer(code), _MOST):
@@ -192,12 +206,19 @@ def _calls(table: Mapping[str, tuple[str, ...]], program: str, code: str) -> Ite
     yield from _opened(code, program)
 
 
-def _plain(code: str) -> str:
+def _plain(code: str, table: Mapping[str, tuple[str, ...]]) -> str:
     """`code` with unusual spellings of calls replaced by plain ones."""
     for pattern, plainer in _PLAIN:
         code = pattern.sub(plainer, code)
     for match in islice(_RENAMED.finditer(code), 8):
         code = re.sub(rf"\b{match[2]}\s*\(", f"{match[1]}(", code)
+    for match in islice(_DEFINED.finditer(code) if "=>" in code or "function" in code or "def " in code else (), 8):
+        name, parameter = match[1] or match[3], match[2] or match[4]
+        handed = re.compile(rf"\b(?:\w+\.)*(\w+)\s*\(?\s*[\"'`]?\$?\{{?{parameter}\b")
+        inside = code[match.end() : match.end() + _BODY]
+        used = next((one[1] for one in handed.finditer(inside) if one[1] in table), None)
+        if used is not None:
+            code = code[: match.end()] + re.sub(rf"\b{name}\s*\(", f"{used}(", code[match.end() :])
     for match in islice(_NAMED.finditer(code) if "= " in code or "=" in code else (), 8):
         code = re.sub(rf"\b{match[1]}\s*\(", f"{match[2]}(", code)
     return code

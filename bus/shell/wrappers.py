@@ -303,6 +303,11 @@ def inner_calls(program: str, args: Sequence[Arg], stdin: Output) -> Iterable[In
         program, args = "uvx", args[2:]
     if program == "npm" and [arg.text for arg in args[:2]] == ["pkg", "set"]:  # `npm pkg set scripts.x='rm y'`
         return [Inner(script=arg.text.partition("=")[2]) for arg in args[2:] if arg.text.startswith("scripts.")]
+    if program == "uv" and [arg.text for arg in args[:1]] == ["run"]:
+        if args[-1].text.startswith(("https://", "http://")):
+            return [Inner(sources=("curl",))]
+        if args[-1].text == "-":
+            args = [*args[:-1], Arg("python3"), Arg("-")]
     if wrapper := _WRAPPERS.get(program):
         found = list(_wrapped(program, wrapper, args, stdin))
         return found if found or not wrapper.verbs else run_by_unknown_program(args)

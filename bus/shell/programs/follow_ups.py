@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from bus.lazy.regex import lazy_regex
 from bus.shell.commands import Command
 from bus.shell.inner import names
 from bus.shell.words import UNKNOWN
@@ -14,6 +15,8 @@ _REMOVES: Final = names("rm srm grm")
 _SEARCHES: Final = names("pgrep pidof")
 _SHOWING: Final = names("-x -l -a -o -n")
 _MOST: Final = 64
+_BRACKETED: Final = lazy_regex(r"\[(\w)\]")
+"""`grep '[p]ostgres'`, which does not find itself."""
 
 
 def follow_ups(items: Sequence[Command], text: str) -> Iterator[Command]:
@@ -46,7 +49,8 @@ def _killed_by_name(items: Sequence[Command]) -> Iterator[Command]:
         if command.program in _SEARCHES:
             searched = command.words
         elif command.program == "grep" and "ps" in command.piped_from:
-            searched = tuple(word for word in command.words if word[:1] != "-")[:1] or searched
+            patterns = tuple(_BRACKETED.sub(r"\1", word) for word in command.words if word[:1] != "-")
+            searched = patterns[:1] or searched
         elif command.program == "kill" and searched and any(UNKNOWN in word for word in command.words):
             signal = tuple(word for word in command.words[:2] if word[:1] == "-")
             if signal == ("-0",):  # it only asks whether they run

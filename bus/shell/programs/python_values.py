@@ -7,6 +7,7 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping, Sequence
+from itertools import islice, product
 from typing import Final
 
 from bus.lazy.regex import lazy_regex
@@ -17,6 +18,8 @@ MOST: Final = 256
 """Values that one expression may have."""
 NODES: Final = 32 * 1024
 """Of the syntax tree, without the contexts of names; no text below 32 KB has more."""
+_MOST_JOINED: Final = 16
+"""The most texts that one f-string becomes."""
 _ADDRESS: Final = ("https://", "http://")
 _LONGEST_TEXT: Final = 8 * 1024
 """Of one value: `x = x + x` over and over must not fill the memory."""
@@ -124,9 +127,10 @@ class PythonValues:
         if isinstance(node, ast.Starred):
             return self.texts(node.value, depth + 1)
         if isinstance(node, ast.JoinedStr):
-            return ["".join(self.texts(part, depth + 1)[0] for part in node.values)]
+            parts = [self.texts(part, depth + 1)[:8] or [UNKNOWN] for part in node.values]
+            return ["".join(chosen) for chosen in islice(product(*parts), _MOST_JOINED)]
         if isinstance(node, ast.FormattedValue):
-            return self.texts(node.value, depth + 1)[:1] or [UNKNOWN]
+            return self.texts(node.value, depth + 1)[:8] or [UNKNOWN]
         if isinstance(node, ast.BinOp):
             left, right = self.texts(node.left, depth + 1), self.texts(node.right, depth + 1)
             if isinstance(node.op, ast.Add):
@@ -163,7 +167,7 @@ class PythonValues:
         if isinstance(node, ast.Subscript) and self.dotted(node.value) == "os.environ":
             return ["~"] if self.texts(node.slice, depth + 1) in (["HOME"], ["USERPROFILE"]) else [UNKNOWN]
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            held = self.values.get(f"{node.value.id}.{node.attr}")
+            held = self.values.get(f"{node.value.id}.{node.attr}") or self.values.get(f"--{node.attr}")
             if held is not None:
                 return held
         if (
@@ -252,6 +256,8 @@ class PythonValues:
                 return [receiver[0].join(self.texts(node.args[0], depth + 1))]
             if node.func.attr == "split" and not node.args:
                 return [word for text in receiver for word in text.split()]
+            if node.func.attr in ("items", "values") and not node.args:
+                return receiver
             if node.func.attr in functions.UNCHANGED:
                 return receiver
             if node.func.attr == "json" and receiver and receiver[0].startswith(_ADDRESS):

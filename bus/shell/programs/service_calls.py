@@ -29,6 +29,7 @@ digitalocean linode_api4 hcloud openstack libcloud pydo :: \.(?:destroy|delete)(
 github gitlab ghapi :: (?:^|\.)(?:\w*repo|repository|project|p|r|repos|projects|get_repo)\.delete$ :: gh repo delete x --yes
 elasticsearch opensearchpy :: (?:indices|\bes|client|ilm)\.delete\w*$|\.delete_by_query$ :: curl -X DELETE http://es:9200/x
 pymongo motor mongoengine :: \.(?:drop|drop_collection|drop_index(?:es)?)$ :: sqlite3 d 'DROP TABLE x'
+sqlalchemy flask_sqlalchemy sqlmodel app models db :: \.query\.delete$ :: sqlite3 d 'DELETE FROM x'
 sqlalchemy flask_sqlalchemy sqlmodel app models db :: \.drop_(?:all\w*|tables?|database)$ :: sqlite3 d 'DROP TABLE x'
 peewee tortoise pony piccolo :: \.drop_(?:all\w*|tables?|database)$ :: sqlite3 d 'DROP TABLE x'
 tortoise :: _drop_databases$ :: sqlite3 d 'DROP DATABASE x'
@@ -77,6 +78,12 @@ prune getvolume :: \bprune(?:Volumes|Containers|Images)\b|getVolume\([^)]*\)\.re
 drop :: \bdrop(?:Database|Collection|AllTables|Schema)\s*\(|\bdrop_(?:database|all|tables)\b|\bdatabase\.drop\b :: dropdb x
 many( remove( :: \.(?:deleteMany\(\s*(?:\{\s*\})?|(?:remove|updateMany)\(\s*\{\s*\})\s*[,)] :: sqlite3 d 'DELETE FROM x'
 _all drop_table .truncate :: \b(?:delete_all|destroy_all|drop_table)\b|\bconnection\.truncate\b :: sqlite3 d 'DELETE FROM x'
+mongo :: (?:\.|->)drop\(\s*\) :: sqlite3 d 'DROP TABLE x'
+recursivedelete obliterate :: \brecursiveDelete\(|\.obliterate\( :: sqlite3 d 'DROP TABLE x'
+.delete() :: \.delete\(\)\.(?:neq|gt|gte|not)\( :: sqlite3 d 'DELETE FROM x'
+db.delete( :: \bdb\.delete\(\w+\)(?!\s*\.\s*where) :: sqlite3 d 'DELETE FROM x'
+.destroy( :: \.destroy\(\s*\{\s*where:\s*\{\s*\} :: sqlite3 d 'DELETE FROM x'
+delete /repos :: ["'`]DELETE /repos/\S+\}["'`] :: gh repo delete x --yes
 sidekiq :: \bSidekiq::\w*(?:Queue|Set)\b[^;\n]{0,80}(?:\.|&:)(?:clear|delete)\b :: rabbitmqctl purge_queue x
 flush :: \b(?i:flush_?(?:all|db))\b\s*(?:\(|['"]|$) :: redis-cli FLUSHALL
 sequelize schema :: \b[sS]equelize\b.*\.drop\(|\bSchema::drop\w*\( :: dropdb x

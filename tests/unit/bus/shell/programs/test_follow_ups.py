@@ -31,7 +31,7 @@ def test_another_delete_does_not(line: str) -> None:
     [
         ("kill -9 $(pgrep -f postgres)", "pkill -9 -f postgres"),
         ("pgrep -x mysqld | xargs kill", "pkill mysqld"),
-        ("ps aux | grep '[m]ysqld' | awk '{print $2}' | xargs kill -9", "pkill -9 [m]ysqld"),
+        ("ps aux | grep '[m]ysqld' | awk '{print $2}' | xargs kill -9", "pkill -9 mysqld"),
     ],
 )
 def test_a_kill_of_what_was_searched_is_one_by_name(line: str, expected: str) -> None:
