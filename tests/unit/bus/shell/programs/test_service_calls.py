@@ -41,7 +41,7 @@ def _lines(program: str, code: str) -> list[str]:
         (
             "node -e",
             "const r = '/srv'; for (const e of fs.readdirSync(r)) { const p = path.join(r, e); fs.rmSync(p, {recursive: 1}) }",
-            "rm /srv/$…",
+            "rm -r /srv/$…",
         ),
         ("ruby -e", "Sidekiq::Queue.all.each(&:clear)", "rabbitmqctl purge_queue x"),
         ("ruby -e", "Pathname('/srv').children.each(&:rmtree)", "rm -r /srv/$…"),
