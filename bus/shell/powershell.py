@@ -94,7 +94,9 @@ _JOINED: Final = lazy_regex(
     r"""\(?\bJoin-Path\s+(?:-Path\s+)?['"]?([^\s'"()]+)['"]?\s+(?:-ChildPath\s+)?['"]?([^\s'"()]+)['"]?\)?""",
     re.IGNORECASE,
 )
-_ARRAY: Final = lazy_regex(r"\$(\w+)\s*=\s*@\(([^()]{1,1024})\)")
+_ARRAY: Final = lazy_regex(
+    r"""\$(\w+)\s*=\s*(?:@\(([^()]{1,1024})\)|((?:'[^'\n]*'|"[^"\n]*")(?:\s*,\s*(?:'[^'\n]*'|"[^"\n]*"))+))"""
+)
 _EACH: Final = lazy_regex(r"\bforeach\s*\(\s*\$(\w+)\s+in\s+([^)]*)\)", re.IGNORECASE)
 _LISTED: Final = lazy_regex(r"^\s*(?:get-childitem|gci|ls|dir)\s|\s-\w+|['\"\s]|@\(", re.IGNORECASE)
 _TABLE: Final = lazy_regex(r"\$(\w+)\s*=\s*@\{(.*?)\}", re.DOTALL)
@@ -136,9 +138,9 @@ def _calls(text: str) -> Iterator[Inner]:
     for match in islice(_ASSIGNED.finditer(text), _MOST):
         variables[match[1].lower()] = _filled(match[2] or match[3] or match[4] or "", variables)
     for match in islice(_ARRAY.finditer(text), _MOST):
-        variables[match[1].lower()] = _filled(_LISTED.sub("", match[2]), variables)
+        variables[match[1].lower()] = _filled(_LISTED.sub("", match[2] or match[3]), variables)
     for match in islice(_EACH.finditer(text), _MOST):
-        variables[match[1].lower()] = _LISTED.sub("", match[2])
+        variables[match[1].lower()] = _filled(_LISTED.sub("", match[2]), variables)
     tables = {match[1].lower(): _given(match[2]) for match in islice(_TABLE.finditer(text), _MOST)}
     for match in islice(_OBJECT.finditer(text), _MOST):
         yield _argv(["rm", "-r", to_posix(_filled(match[1], variables))])

@@ -187,6 +187,13 @@ class PythonCode(PythonValues):
         elif isinstance(node, ast.For | ast.comprehension):
             self._bind(node.target, self.texts(node.iter), self._sources(node.iter))
             self._bind_chain(node.target, node.iter)
+            items = getattr(node.iter, "elts", ())
+            if (
+                isinstance(node.target, ast.Name)
+                and items
+                and all(isinstance(one, ast.List | ast.Tuple) for one in items)
+            ):
+                self.rows[node.target.id] = [self.texts(one) for one in items[:_MOST_FORWARDED]]
         elif isinstance(node, ast.With):
             for item in node.items:
                 if item.optional_vars is not None:
@@ -329,6 +336,10 @@ class PythonCode(PythonValues):
             words = [text for arg in node.args[skip:] for text in self.texts(arg)]
         elif name == "asyncio.create_subprocess_exec":
             words = [text for arg in node.args for text in self.texts(arg)]
+        rows = self._rows(first) if name in functions.SPAWNS else []
+        if rows:
+            yield from (_argv(row, directory) for row in rows if row)
+            return
         shell = self._keyword(node, "shell")
         given = self._keyword(node, "input")
         if given is not None and words[:1]:
@@ -339,6 +350,18 @@ class PythonCode(PythonValues):
                 yield Inner(script=text, sources=self._sources(first), directory=directory)
         elif words:
             yield _argv(words, directory)
+
+    def _rows(self, given: ast.expr) -> list[list[str]]:
+        """The commands that one call runs in turn: `for c in [["rm", "x"], …]: run(c)`, or of texts with `run(c.split())`."""
+        if isinstance(given, ast.Name):
+            return self.rows.get(given.id, [])
+        if isinstance(given, ast.Call):
+            split = self.dotted(given.func) == "shlex.split"
+            if not split and getattr(given.func, "attr", "") != "split":
+                return []
+            whole = given.args[0] if split and given.args else getattr(given.func, "value", given)
+            return [text.split() for text in self.texts(whole)[:_MOST_FORWARDED]]
+        return []
 
     def _executed(self, node: ast.Call) -> Iterator[Inner]:
         """`exec("…")` and `exec(urlopen(…).read())`."""

@@ -192,7 +192,10 @@ def _calls(table: Mapping[str, tuple[str, ...]], program: str, code: str) -> Ite
                 or match[1] in _LISTED
                 or "[" in code[match.end() : end]
             )
-            yield Inner(argv=tuple(map(Arg, words))) if listed else Inner(script=words[0])
+            if listed and " " in words[0]:  # a loop over whole commands
+                yield from (Inner(script=word) for word in words if " " in word)
+            else:
+                yield Inner(argv=tuple(map(Arg, words))) if listed else Inner(script=words[0])
             continue
         if command is DELETE and re.search(r"recursive['\"]?\s*(?::|=>?)\s*(?:true|1|T)", code[match.end() : end]):
             command = TREE

@@ -53,6 +53,8 @@ class PythonValues:
         self.forwarding: dict[str, ast.FunctionDef] = {}
         """The functions that take any number of arguments, by name."""
         self.forwards = 0
+        self.rows: dict[str, list[list[str]]] = {}
+        """The texts of each list in turn, by the variable of a loop over lists."""
         self.stars: list[str] = []
         """The modules that the code imports with `from module import *`."""
 

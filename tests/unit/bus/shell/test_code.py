@@ -47,6 +47,8 @@ def lines(text: str) -> list[str]:
         ("import shutil; Thread(target=shutil.rmtree, args=('/etc',)).start()", "rm -r /etc"),
         ("import shutil; pool.map(shutil.rmtree, ['/srv', '/etc'])", "rm -r /srv /etc"),
         ("import sh; sh.rm('-rf', '/etc')", "rm -rf /etc"),
+        ("import subprocess\nfor c in ['ls', 'rm -rf /etc']: subprocess.run(c.split())", "rm -rf /etc"),
+        ("import subprocess\nfor c in [['ls', '-l'], ['rm', '/etc']]: subprocess.run(c)", "rm /etc"),
         ("from invoke import run; run('rm -rf /etc')", "rm -rf /etc"),
         ("(lambda s: s.rmtree('/etc'))(__import__('shutil'))", "rm -r /etc"),
         ("import os; os.open('/etc/x', os.O_WRONLY | os.O_TRUNC)", "truncate -s 0 /etc/x"),

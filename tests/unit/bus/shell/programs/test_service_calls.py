@@ -43,6 +43,7 @@ def _lines(program: str, code: str) -> list[str]:
             "const r = '/srv'; for (const e of fs.readdirSync(r)) { const p = path.join(r, e); fs.rmSync(p, {recursive: 1}) }",
             "rm -r /srv/$…",
         ),
+        ("node -e", "for (const c of ['git fetch x', 'rm -rf /srv']) execSync(c)", "rm -rf /srv"),
         ("ruby -e", "Sidekiq::Queue.all.each(&:clear)", "rabbitmqctl purge_queue x"),
         ("ruby -e", "Pathname('/srv').children.each(&:rmtree)", "rm -r /srv/$…"),
         ("php -r", 'pg_query(pg_connect("dbname=app"), "TRUNCATE users");', "sqlite3 database TRUNCATE users"),
