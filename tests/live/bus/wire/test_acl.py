@@ -24,7 +24,7 @@ from bus.wire.connections import Connections, sync_client
 from bus.wire.embedded_server import bus_url, find_binary, start, stop
 from bus.wire.keys import DECLARED, READ_ONLY, Keys
 from bus.wire.scripts import script
-from tests.support.servers import Server
+from tests.support.servers import Server, has_selectors
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.live
@@ -322,10 +322,11 @@ def test_a_worker_reads_every_declared_key_and_writes_all_but_those_that_are_rea
     commands = {"stream": "XLEN", "list": "LLEN", "string": "GET", "zset": "ZCARD", "hash": "HLEN"}
     writes = {"stream": ("*", "a", "b"), "list": ("a",), "string": ("a",), "zset": (1, "a"), "hash": ("a", "b")}
     adds = {"stream": "XADD", "list": "RPUSH", "string": "SET", "zset": "ZADD", "hash": "HSET"}
+    read_only = READ_ONLY if has_selectors() else ()  # Redis 6.2 has no rights to read alone (`bus/wire/acl.py`)
     for key in DECLARED:
         name = KEYS(key.pattern.replace("*", "x"))
         add = (adds[key.kind], name, *writes[key.kind])
-        assert refused(worker, *add) == any(fnmatchcase(key.pattern, pattern) for pattern in READ_ONLY), key.pattern
+        assert refused(worker, *add) == any(fnmatchcase(key.pattern, pattern) for pattern in read_only), key.pattern
         worker.execute_command(commands[key.kind], name)
 
 
@@ -398,7 +399,7 @@ def test_the_containers_configuration_with_the_printed_users(tmp_path: Path) -> 
     """As docker/compose.yaml starts it, outside a container: with an aclfile the one password opens nothing."""
     folder = Path(__file__).parents[4] / "docker"
     passwords: dict[Role, str] = {role: f"secret of {role}" for role in ROLES}
-    (tmp_path / "users.acl").write_text(acl_file("fleet", passwords), "utf-8")
+    (tmp_path / "users.acl").write_text(acl_file("fleet", passwords, selectors=has_selectors()), "utf-8")
     config = (folder / "redis.conf").read_text("utf-8").replace("dir /data", f"dir {tmp_path}")
     config = config.replace("# aclfile /etc/fleethook/users.acl", f"aclfile {tmp_path}/users.acl")
     (tmp_path / "redis.conf").write_text(config, "utf-8")
