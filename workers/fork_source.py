@@ -62,6 +62,14 @@ _NAME: Final = 15  # PR_SET_NAME, of at most 15 bytes: what `ps -o comm` and `to
 
 _SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
+_POOL: Final = 16 * 1024
+"""CPython keeps small objects in pools of this many bytes, one size in each. With another layout `_fill_holes` does less."""
+_POOL_HEAD: Final = 48
+_SMALL: Final = 512
+_STEP: Final = 16
+_MOST_HOLES: Final = 20_000
+_HELD: Final[list[bytes]] = []
+
 _T = TypeVar("_T")
 
 
@@ -172,7 +180,7 @@ class Forks:
         self._importing.join()
         gc.collect()
         gc.freeze()  # the collector would write into what is shared
-        ctypes.CDLL(None).malloc_trim(0)
+        _HELD.extend(_fill_holes())
         self._wake.set()
 
     def _fork_all(self) -> None:
@@ -198,6 +206,20 @@ class Forks:
             _live(order, blocked, self._run)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def _fill_holes() -> list[bytes]:
+    """Objects of each small size, as many as fit into the holes between older ones.
+
+    While they exist, a fork puts its new objects into pages of their own, and not into holes in pages that it shares.
+    """
+    held, head = list[bytes](), sys.getsizeof(b"")
+    for size in range(head - head % _STEP + _STEP, _SMALL + 1, _STEP):
+        for _ in range(_MOST_HOLES):
+            held.append(bytes(size - head))
+            if id(held[-1]) % _POOL == _POOL_HEAD:  # the first in a new pool of this size: there is no hole left
+                break
+    return held
 
 
 def _import_all() -> None:
