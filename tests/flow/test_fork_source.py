@@ -149,7 +149,8 @@ def test_where_the_only_evaluator_hangs_another_one_answers_in_time(
         os.kill(hangs, signal.SIGCONT)
     assert decision(environment, "rm -rf /") == "deny"
     end_second(places)
-    assert "evaluator.2 | ended, as there was no work; it is started when there is some" in log(places)
+    ended = "evaluator.2 | ended, as there was no work; it is started when there is some"
+    wait_until(lambda: ended in log(places), "the log says so")  # it is written after the state
     assert state(places).ready
     os.kill(hangs, signal.SIGSTOP)
     try:
