@@ -75,9 +75,10 @@ def _look_and_show(fleet: Context, wait: float | None, *, clear: bool = False) -
         if done or time.monotonic() >= until:
             break
         time.sleep(0.1)
-    from workers.runtime.rejected_files import rejections
+    from workers.runtime.rejected_files import idle_rules, rejections
 
-    rejected = rejections(fleet.directories(), Path.cwd())
+    places, cwd = fleet.directories(), Path.cwd()
+    rejected = (*rejections(places, cwd), *idle_rules(places, cwd))
     guards, endpoints, activity, model, unanswered = _facts(fleet) if found is not None else ([], [], None, None, [])
     stops = read_stops_now(fleet) if found is not None else []
     plugins = _plugins(fleet) if found is not None else []

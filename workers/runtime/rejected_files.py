@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from bus.errors import ConfigError
+from bus.hookfiles.gobby_workflows.checks import NO_BLOCK
 from bus.hooksets.files_in_force import FileInForce, Rejected, file_in_force
 from bus.hooksets.hookfile import HookFile
 from bus.hooksets.projects import project_in_force
 from bus.hooksets.trust import listed, trusted_file
 from bus.secrets.redaction import redact_text
 from bus.system.directories import Directories, config_file
+
+_PLACE: Final = re.compile(r"(.+?):(\d+):(\d+): ")
 
 
 class Rejection(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +36,22 @@ class Rejection(msgspec.Struct, frozen=True, kw_only=True):
 def rejections(places: Directories, cwd: Path) -> tuple[Rejection, ...]:
     """The rejected content of the user's file, of every trusted project, and of the project around `cwd`."""
     return tuple(_rejection(layer, content) for layer, found in _files(places, cwd) for content in found.rejected)
+
+
+def idle_rules(places: Directories, cwd: Path) -> tuple[Rejection, ...]:
+    """The rules of Gobby's workflows in these files that block nothing, since their condition reads what nothing has."""
+    return tuple(
+        _idle_rule(layer, warning)
+        for layer, found in _files(places, cwd)
+        for warning in found.file.warnings
+        if warning.endswith(NO_BLOCK)
+    )
+
+
+def _idle_rule(layer: str, warning: str) -> Rejection:
+    text, place = redact_text(warning), _PLACE.match(warning)
+    file, line, column = place.groups() if place is not None else ("", "0", "0")
+    return Rejection(layer=layer, file=file, line=int(line), column=int(column), text=text, problems=(text,))
 
 
 def _files(places: Directories, cwd: Path) -> Iterator[tuple[str, FileInForce]]:

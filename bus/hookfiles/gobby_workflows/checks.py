@@ -16,6 +16,8 @@ from bus.workflows.rules import read_rule
 from bus.workflows.templates import check_template
 from bus.workflows.values import ToolRule
 
+NO_BLOCK: Final = "; the rule does not block there"
+"""The end of a warning about a rule whose condition can never be evaluated."""
 _ANSWERS: Final[Mapping[str, str]] = {
     "task_tree_complete": "it is false for every task; test a variable, or `mcp_result_has` of your tracker's tool",
     "task_needs_user_review": "it is always false; test a variable in its place",
@@ -79,7 +81,7 @@ class Checks:
     def check_names(self, variables: Collection[str] | None) -> None:
         """Warn of each condition that reads what nothing has; `variables` is what the workflow sets, None if unknown."""
         for path, text in self._conditions:
-            end = "; the rule does not block there" if "rules" in path or "rule_definitions" in path else ""
+            end = NO_BLOCK if "rules" in path or "rule_definitions" in path else ""
             for name, never in unknown_names(with_functions(text), variables):
                 if never:
                     self.warn(path, f"conditions have no {name}: this one is false where it reads it{end}")
