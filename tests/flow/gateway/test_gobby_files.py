@@ -311,10 +311,9 @@ def test_every_workflow_of_a_stranger_runs_as_it_is(gobby: Daemon, receiver: Rec
         listed = fleethook_in(environment, gobby.home, "workflows", "trace", session)
         assert "rule not evaluated: undefined_helper(1) > 2" in listed.out
         checked = fleethook_in(environment, gobby.home, "config", "check")
-        assert (
-            "known-gaps.yaml:7:16: conditions have no undefined_helper(): this one is false"
-            in checked.out + checked.err
-        )
+        shown = "known-gaps.yaml:7:16: conditions have no undefined_helper(): this one is false"
+        assert shown in checked.out + checked.err
+        assert shown in fleethook_in({**environment, "COLUMNS": "400"}, gobby.home, "status").out
 
 
 SCRIPTS: tuple[tuple[str, list[str], dict[str, Any] | None, int, str], ...] = (
