@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
 from bus.lazy.regex import lazy_regex
+from bus.matching.facts.password_places import ANY_PLACE, DATA_SOURCE, PASSWORD_PLACES
 from bus.matching.facts.token_formats import OTHER_PRIVATE_KEYS, PRIVATE_KEY, TOKEN_FORMATS, WEBHOOK_URL
 from bus.matching.regexes import compile_regex
 
@@ -38,17 +39,26 @@ _KEYS: Final = (
     " webhook deploy server license shared consumer admin secret rsa"
 )
 _NAMES: Final = (
-    *("password", "passwd", "passphrase", "secret", "token", "credential", "pwd", "pass", "identified"),
+    *(
+        "password",
+        "passwd",
+        "passphrase",
+        "secret",
+        "token",
+        "credential",
+        "pwd",
+        "pass",
+        "identified",
+        "securestring",
+        "_key",
+    ),
     *("connectionstring", "connection_string"),
     *(f"{kind}{sign}key" for kind in _KEYS.split() for sign in ("", "_", "-")),
 )
 """A name that contains one of these, in any case, says that its value is a secret."""
 _ANY_NAME: Final = (
     "passw|passphrase|secret|token|credential|pwd|_pass|\\bpass[\"']{0,2}[ ]?[:=,]|identified by|connection_?string"
-    f"|(?:{_KEYS.replace(' ', '|')})[_-]?key"
-    "|://[^\\s/:@]{0,64}:|mysql|mariadb|\\bcurl\\b|\\blogin\\b|sshpass|redis-cli"
-    "|password-stdin|token-stdin|with-token|chpasswd|\\bsudo "
-    '|\\bbearer |\\bbasic |"auth"|\\bopenssl\\b|\\bwg set\\b|\\bvault login\\b|--passphrase|\\b7z\\b|storepass|\\baz login'
+    f"|(?:{_KEYS.replace(' ', '|')})[_-]?key|_key[\"' ]{{0,2}}[:=]|{ANY_PLACE}"
 )
 _ANY: Final = f"(?i){_ANY_FORMAT}|{_ANY_NAME}"
 """A text without a match has no secret. Most texts are looked at only once, for this, and RE2 takes a microsecond."""
@@ -58,46 +68,20 @@ _VALUE: Final = r"""(?:"(?P<double>[^"\\\n]{12,512})"|'(?P<single>[^'\\\n]{12,51
 _NAMED: Final = lazy_regex(
     rf"""(?x) (?P<name>[\w.-]{{3,64}}+) \\{{0,4}}["']?\]?
         (?P<sign>[ \t]{{0,4}}(?::[ ]?[&'\w<>\[\]|.]{{1,40}}[ ]=[ ]|=>|:=|=|:(?!:))[ \t]{{0,4}}
-        |[ ](?i:is|to|as|by)[ ]|,[ \t]{{0,4}}(?=["'])|>|["',\s]{{1,40}}value["']?[ ]?[:=][ \t]{{0,4}}
+        |[ ](?i:is|to|as|by)[ ]|,[ \t]{{0,4}}(?=["'])|\([ ]?(?=["'])|>|[ ]?<<<[ ]?|["',\s]{{1,40}}value["']?[ ]?[:=][ \t]{{0,4}}
         |[ ](?:--body|--value|-b)[ =]|[ ]{{1,2}}) {_VALUE}"""
 )
 """A name from the place where it says that it is secret, and its value. After a blank, the value is one of an option."""
-_AUTHORIZATION: Final = lazy_regex(r"(?i)(?P<name>bearer|basic)[ ](?P<bare>[A-Za-z0-9._~+/=-]{16,512})")
-_DOCKER: Final = lazy_regex(r"(?P<name>\"auth)\"[ ]?:[ ]?\"(?P<bare>[A-Za-z0-9+/=]{16,512})\"")
-"""As in Docker's `config.json`."""
 _OPTION: Final = lazy_regex(r"(?:(?:(?<=\s)|\A)--?[\w-]{0,32}|\b(?:login|user)\s+\S{1,64}\s+)\Z")
 """What is before a name whose value follows after a blank: the beginning of an option, or a login in `.netrc`."""
 _BEFORE: Final = 80
-_URL: Final = lazy_regex(r"://(?P<name>[^\s/:@\"']{0,64}):(?P<bare>[^\s/@\"']{8,256})@")
-_LOGIN: Final = lazy_regex(
-    r"curl\b[^\n|;&]{0,512}?\s(?:-u|--user)[ =]?[\"']?(?P<name>[\w.@-]{1,64}):(?P<bare>[^\s\"']{8,256})"
-)
-_MYSQL: Final = lazy_regex(r"(?P<name>mysql|mariadb)\w*\b[^\n|;&]{0,512}?\s-p[\"']?(?P<bare>[^\s\"']{8,256})")
-_LOGIN_COMMAND: Final = lazy_regex(r"(?P<name>login)[ ][^\n|;&]{0,512}?(?<=\s)-p[ =]?[\"']?(?P<bare>[^\s\"']{8,256})")
-"""As in `docker login -u me -p x`."""
-_PASS: Final = lazy_regex(r"(?P<name>sshpass)[ ][^\n|;&]{0,64}?-p[ ]?[\"']?(?P<bare>[^\s\"']{8,256})")
-_REDIS: Final = lazy_regex(r"(?P<name>redis-cli)\b[^\n|;&]{0,512}?\s(?:-a|--pass)[ =][\"']?(?P<bare>[^\s\"']{8,256})")
-_STDIN: Final = lazy_regex(
-    r"(?:echo|printf)[ ]+(?:-n[ ]+|%s[ ]+)?[\"']?(?P<bare>[^\s\"'|;&]{8,256})[\"']?[ ]*\|[^|;&\n]{0,256}"
-    r"(?P<name>\bsudo[ ](?:-\S+[ ])*-[A-Za-z]*S\b"
-    r"|--password-stdin|--token-stdin|--with-token|-pass[ ]stdin|\bchpasswd\b|--stdin)"
-)
-"""As in `echo x | docker login --password-stdin`."""
-_VALUE_OPTION: Final = lazy_regex(
-    r"(?P<name>openssl|wg|vault|gpg|7z|zip|keytool|az)\b[^\n|;&]{0,512}?\s"
-    r"(?:-k|-pass(?:in|out)?[ ]pass:|login|--passphrase|-P|-p|-storepass"
-    r"|(?:preshared|private)-key[ ]<\((?:echo|printf)(?:[ ]-n|[ ]%s)?)[ ]?[\"']?(?P<bare>[^\s\"')]{12,256})"
-)
-"""Programs whose option has a password: `openssl enc -k x`, `wg set … preshared-key <(echo x)`."""
 _MOST_NAMES: Final = 2000
-_MOST_COMMANDS: Final = 32
-"""So many places of one name, and of one program, are looked at in a text; this bounds the time for any text."""
+"""So many places of one name are looked at in a text; this bounds the time for any text."""
 
 _NO_SECRET_NAME: Final = lazy_regex(
     r"(?i)(?:hash|digest|checksum|_?id|name|ur[li]|path|file|type|field|label|length|count|endpoint|placeholder|policy"
     r"|regex|pattern|alg|algorithm|expires?|expiry|arn|ref|version|izer\w*)$"
 )
-_OPTION_PROGRAMS: Final = ("openssl ", "wg set", "vault login", "gpg ", "7z ", "zip ", "keytool ", "az login")
 _PLACEHOLDER: Final = lazy_regex(
     r"(?i)example|sample|dummy|^django-insecure-|placeholder|your[-_]?|changeme|change[-_]me|replace|redacted|insert|todo|xxx|\*\*\*|\.\.\."
     r"|<|\$\{|\$\(|\{\{|%\(|0000|1111|aaaa|IkpvaG4gRG9l"
@@ -167,13 +151,19 @@ def _known(text: str) -> Iterator[Secret]:
 def _is_real(kind: str, value: str) -> bool:
     """Whether a text of a known format is a key and not a placeholder for one."""
     if kind == "private-key" and value.startswith(("-----", "PuTTY")):
-        body = _BODY.search(value, value.find("Private-Lines") + 1)
-        return body is not None and looks_random(body[0])
+        bodies = _BODY.findall(value, value.find("Private-Lines") + 1)
+        return any(map(_is_body, bodies))
     if kind == "jwt":
         return value.count(".") >= 2 and all(map(looks_random, value.split(".")[1:3]))
     if kind == "aws-key":
         return not _PLACEHOLDER.search(value) and not _is_ordered(value) and _bits(value[4:]) >= _LEAST_BITS
-    return looks_random(max(re.split(r"[_:.-]", value), key=len), 10)
+    parts = re.split(r"[_:.-]", value)
+    return looks_random(max(parts, key=len), 10) or looks_random("".join(parts[1:]))
+
+
+def _is_body(text: str) -> bool:
+    """Whether a text in Base64 is a part of a real key. The beginning of many keys has `AAAA` in it."""
+    return looks_random(re.sub("A{4,}", "", text))
 
 
 def _random(text: str) -> Iterator[Secret]:
@@ -184,25 +174,16 @@ def _random(text: str) -> Iterator[Secret]:
             match = _NAMED.match(text, at) if at >= end else None  # a name in a value that was judged is no name
             end = max(end, match.end() if match is not None else 0)
             if match is not None and (match["sign"].strip() or _takes_blank(text, at, match)):
+                if name == "_key" and (not match["name"].isupper() or match["sign"].strip() not in ("=", ":", ":=")):
+                    continue  # `cache_key` and its like have values that look random and are no secrets
                 yield from _judged(match, _LEAST_OF_PASSWORDS if name[:4] in ("pass", "pwd") else _LEAST_LENGTH)
-    for beginning, pattern, most in (
-        ("bearer ", _AUTHORIZATION, _MOST_COMMANDS),
-        ("basic ", _AUTHORIZATION, _MOST_COMMANDS),
-        ('"auth"', _DOCKER, _MOST_COMMANDS),
-        ("://", _URL, _MOST_NAMES),
-        ("curl", _LOGIN, _MOST_COMMANDS),
-        ("mysql", _MYSQL, _MOST_COMMANDS),
-        ("mariadb", _MYSQL, _MOST_COMMANDS),
-        ("login ", _LOGIN_COMMAND, _MOST_COMMANDS),
-        ("sshpass", _PASS, _MOST_COMMANDS),
-        ("redis-cli", _REDIS, _MOST_COMMANDS),
-        ("echo ", _STDIN, _MOST_COMMANDS),
-        ("printf ", _STDIN, _MOST_COMMANDS),
-        *((name, _VALUE_OPTION, _MOST_COMMANDS) for name in _OPTION_PROGRAMS),
-    ):
-        for at in _places(lowered, beginning, most):
-            if (match := pattern.match(text, at)) is not None:
+    for place in PASSWORD_PLACES:
+        for at in _places(lowered, place.beginning, place.most):
+            if (match := place.pattern.match(text, at)) is not None:
                 yield from _judged(match, _LEAST_OF_LOGINS)
+    for at in _places(lowered, "@tcp(", _MOST_NAMES):
+        if (match := DATA_SOURCE.search(text, max(0, at - _BEFORE), at + 1)) is not None:
+            yield from _judged(match, _LEAST_OF_LOGINS)
 
 
 def _places(text: str, word: str, most: int) -> Iterator[int]:
@@ -215,7 +196,8 @@ def _places(text: str, word: str, most: int) -> Iterator[int]:
 def _takes_blank(text: str, at: int, match: re.Match[str]) -> bool:
     """Whether a blank separates a name at this place from its value: `--password x`, `PASSWORD 'x'`."""
     return (
-        match["single"] is not None
+        (match["single"] or match["double"]) is not None
+        or match["name"].lower() in ("password", "passphrase")
         or match["name"].lower() == "secret_access_key"
         or _OPTION.search(text[max(0, at - _BEFORE) : at]) is not None
     )
