@@ -45,7 +45,9 @@ _REMOTE: Final = lazy_regex(r"(?:[^@/:\s]+@)?(\[[0-9a-fA-F:.]+\]|[^@/:\s\[\]]+):
 _COPIERS: Final = frozenset({"scp", "rsync"})
 _SSH_VALUES: Final = frozenset("BbcDEeFIiJLlmOopQRSWw")
 """The options of `ssh` that have a value."""
-_SWITCH: Final = lazy_regex(r"-[fgijklnqrsvzGIJLNOSV0-6#]+|--(?:silent|location|fail|insecure|quiet|verbose|head|get)")
+_SWITCH: Final = lazy_regex(
+    r"-[fgijklnqrsvzGIJLNOSV0-6#]+|--(?:ssl|tls|ssl-verify|udp|verbose|send-only|recv-only|keep-open|broker|silent|location|fail|insecure|quiet|verbose|head|get)"
+)
 """Options without a value, for the programs of `_BARE`: the word behind another option may be its value."""
 _HOST: Final = lazy_regex(
     r"(?i)(?:[\w.-]+@)?(\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)+|0x[0-9a-f]+|\d{8,10})(?::\d+)?(?:/.*)?"

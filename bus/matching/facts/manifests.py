@@ -207,6 +207,14 @@ def _conda(text: str) -> Iterator[Package]:
             yield Package("python", found[1], runs=False)
 
 
+_REQUIRES: Final = lazy_regex(r"(?s)\w*_requires?\s*=\s*[\[{(](.{0,4000}?)[\]})]")
+
+
+def _setup(text: str) -> Iterator[Package]:
+    for found in _REQUIRES.finditer(text):
+        yield from _quoted(found[1])
+
+
 _KINDS: Final[dict[str, Callable[[str], Iterator[Package]]]] = {
     "requirements.txt": _requirements,
     "pyproject.toml": _toml("python"),
@@ -214,6 +222,7 @@ _KINDS: Final[dict[str, Callable[[str], Iterator[Package]]]] = {
     "cargo.toml": _toml("rust"),
     "package.json": _json("package.json", "javascript"),
     "composer.json": _json("composer.json", "php"),
+    "setup.py": _setup,
     "gemfile": _gems,
     "go.mod": _modules,
     "environment.yml": _conda,

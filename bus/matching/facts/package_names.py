@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib.resources import files
+from itertools import islice
 from typing import Final, Literal, NamedTuple, get_args
 
 from bus.events import Event
@@ -13,7 +14,7 @@ from bus.lazy.regex import lazy_regex
 from bus.matching.facts.manifests import manifest_of, packages_in
 from bus.matching.facts.package_specs import ADDRESS, PROGRAMS, Package, Registry, packages_of
 from bus.matching.paths import Place, located
-from bus.shell.commands import Command
+from bus.shell import Command, commands
 from bus.shell.words import is_hidden, shown
 from bus.tool_arguments import added_texts_of, paths_of
 
@@ -40,6 +41,14 @@ _COMMIT_OPTIONS: Final = frozenset({"--rev"})
 
 _WRITERS: Final = frozenset({"echo", "printf", "cat", "tee"})
 """Programs that write their arguments or their input to a file."""
+_SCRIPT: Final = lazy_regex(
+    r"(?i)(?:^|[/\\])(?:(?:docker|container|make|just)file[\w.-]*|[\w.-]+\.(?:sh|bash|zsh|dockerfile|mk))$"
+)
+_INSTALL: Final = lazy_regex(
+    r"\b(?:pip3?|uv|poetry|npm|pnpm|yarn|bun|cargo|gem|go|composer|conda)[ ]+(?:[\w-]+[ ]+)?"
+    r"(?:install|add|i|get|require)\b[^\n;&|'\"`\\]{0,500}"
+)
+_MOST_INSTALLS: Final = 50
 _NO_DOWNLOAD: Final = frozenset({"--no-install", "--no", "--offline"})
 
 
@@ -56,10 +65,21 @@ def kinds_of_packages(command: Command, place: Place) -> frozenset[PackageKind]:
 
 def kinds_of_added(event: Event) -> frozenset[PackageKind]:
     """What has to be looked at about the packages that a call adds to a manifest, such as `package.json`."""
-    kinds = {kind for path in paths_of(event) if (kind := manifest_of(path))}
-    if not kinds:
+    paths = paths_of(event)
+    kinds = {kind for path in paths if (kind := manifest_of(path))}
+    is_script = any(map(_SCRIPT.search, paths))
+    if not kinds and not is_script:
         return frozenset()
-    return _kinds(package for text in added_texts_of(event) for kind in kinds for package in packages_in(kind, text))
+    texts = added_texts_of(event)
+    found = _kinds(package for text in texts for kind in kinds for package in packages_in(kind, text))
+    return found | _kinds(package for text in texts for package in _installed_by(text)) if is_script else found
+
+
+def _installed_by(text: str) -> Iterator[Package]:
+    """The packages that a script or a Dockerfile installs by name."""
+    for line in list(islice(_INSTALL.finditer(text), _MOST_INSTALLS)):
+        for command in commands(line[0]).items:
+            yield from packages_of(command)
 
 
 def _written(command: Command) -> Iterable[Package]:
@@ -124,6 +144,8 @@ def imitated(registry: Registry, name: str) -> str:
         longer = (other for other in names.by_part.get(plain, ()) if len(other) == _LEAST_LENGTH and other[-1] != "s")
         return min(longer, default="")
     close = {other for part in _shortened(plain) for other in names.by_part.get(part, ())}
+    if plain[:1] == "@":  # the packages of one scope often differ by one other sign
+        close = {other for other in close if len(other) != len(plain) or sorted(other) == sorted(plain)}
     return min((other for other in close if _is_near(plain, other)), default="")
 
 
@@ -153,7 +175,7 @@ def _names(registry: Registry) -> _Names:
         elif part == registry:
             plain = _plain(registry, line)
             known.add(plain)
-            if kind == "known" or plain[:1] == "@":
+            if kind == "known":
                 continue
             imitable.add(plain)
             if len(plain) >= _LEAST_LENGTH:

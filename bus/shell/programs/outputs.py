@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from bus.lazy.regex import lazy_regex
 from bus.shell.inner import names
 
 Words = Sequence[str]
@@ -154,7 +155,7 @@ _GIT_READS: Final = names("--get --get-all --get-regexp --get-urlmatch --list -l
 def git_writes(words: Words, directory: str) -> tuple[str, ...]:
     """A made-up file in the work tree that git changes if it is elsewhere, or the file or folder that it writes."""
     folder, file, place = "", "", 0
-    if directory == "." and words and words[0][:1] != "-" and words[0] not in ("config", "clone"):
+    if directory == "." and words and words[0][:1] != "-" and words[0] not in ("config", "clone", "init", "worktree"):
         return ()  # as most calls are
     while place < len(words) and words[place][:1] == "-":
         if words[place] in ("-C", "-c"):
@@ -169,13 +170,16 @@ def git_writes(words: Words, directory: str) -> tuple[str, ...]:
         if len([word for word in rest if word[:1] != "-" and word != file]) < 2 and _GIT_CHANGES.isdisjoint(rest):
             return ()  # it shows a value
         return (file,) if file else ()
-    if verb == "clone":
+    if verb in ("clone", "init", "worktree"):
         operands = [
             word
             for number, word in enumerate(rest)
             if word[:1] != "-" and (not number or rest[number - 1] not in _GIT_VALUES)
         ]
-        return tuple(f"{one.rstrip('/')}/cloned" for one in operands[1:2])
+        if verb == "worktree":
+            return tuple(f"{one.rstrip('/')}/cloned" for one in operands[1:2]) if operands[:1] == ["add"] else ()
+        target = operands[:1] if verb == "init" else operands[1:2]
+        return tuple(f"{one.rstrip('/')}/cloned" for one in target)
     if verb not in _GIT_WRITES or (
         verb in ("tag", "stash") and (not rest or rest[0] in ("-l", "--list", "list", "show"))
     ):
@@ -189,6 +193,26 @@ def _ssh_keygen(words: Words) -> tuple[str, ...]:
 
 _KEYGEN_READS: Final = names("-l -y -e -B -F -D -r")
 """Options of `ssh-keygen` with which it only shows something."""
+
+
+_SQL_CHANGES: Final = lazy_regex(r"(?i)\b(?:create|insert|update|delete|drop|alter|replace)\b")
+
+
+def _sqlite(words: Words) -> tuple[str, ...]:
+    """The database, where the SQL behind it changes something."""
+    given = _operands(words)
+    return tuple(given[:1]) if any(_SQL_CHANGES.search(word) for word in given[1:]) else ()
+
+
+def _split(words: Words) -> tuple[str, ...]:
+    """The prefix of the files of `split -b 1M FILE PREFIX`."""
+    given = [
+        word for place, word in enumerate(words) if word[:1] != "-" and (not place or words[place - 1] not in _SIZES)
+    ]
+    return tuple(given[1:2])
+
+
+_SIZES: Final = names("-b -l -n -C -a --bytes --lines --number --line-bytes --suffix-length --additional-suffix")
 
 
 def _make(words: Words) -> tuple[str, ...]:
@@ -258,7 +282,8 @@ OUTPUTS: Final[Mapping[str, Callable[[Words], tuple[str, ...]]]] = {
     "patch": _patch,
     "crudini": _crudini,
     "script": _script,
-    "split": _last_of_two,
+    "split": _split,
+    "sqlite3": _sqlite,
     "csplit": _options("-f --prefix"),
     "ffmpeg": _last,
     "aria2c": _aria,
