@@ -106,6 +106,8 @@ _NAME_IN_CAPITALS: Final = lazy_regex(r"[A-Z]?[a-z]+(?:[A-Z][a-z]{2,})+(?:[A-Z]?
 """`fetchAccessTokenV2`."""
 _MIXED: Final = (lazy_regex(r"[A-Z]{2}"), lazy_regex(r"[A-Z][a-z][A-Z]"))
 """Random letters have both; names in capitals and small letters (`DatabaseHostName`) have at most one of them."""
+_MARKS: Final = frozenset("!^*#~")
+"""Signs that passwords have, and paths, names and addresses do not."""
 _UUID: Final = lazy_regex(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _BODY: Final = lazy_regex(r"[A-Za-z0-9+/]{40,}")
 
@@ -136,7 +138,11 @@ def looks_random(value: str, least: int = _LEAST_LENGTH) -> bool:
     changes = sum(one != other for one, other in pairs)
     if changes < max(_LEAST_CHANGES * len(pairs), 3) or _bits(value) < _LEAST_BITS:
         return False
-    return "digit" in classes or (len(value) >= _LEAST_OF_LETTERS and all(mixed.search(value) for mixed in _MIXED))
+    return (
+        "digit" in classes
+        or "mark" in classes
+        or (len(value) >= _LEAST_OF_LETTERS and all(mixed.search(value) for mixed in _MIXED))
+    )
 
 
 def _known(text: str) -> Iterator[Secret]:
@@ -216,7 +222,7 @@ def _class(character: str) -> str:
         return "digit"
     if character.isalpha():
         return "capital" if character.isupper() else "small"
-    return "sign"
+    return "mark" if character in _MARKS else "sign"
 
 
 def _is_ordered(value: str) -> bool:
