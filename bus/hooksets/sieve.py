@@ -283,7 +283,8 @@ class Sieve:
         `facts` returns facts of its commands, and `secrets` what is secret in the whole call.
         """
         found: set[str] = set()
-        if self._secrets and (classes := {secret.of for secret in secrets()}):
+        if self._secrets and (known := secrets()):
+            classes = {secret.of for secret in known}
             found.update(name for name, asked in self._secrets.items() if not asked.isdisjoint(classes))
         seen = _Seen(self, line, text, facts)
         self._unmarked.add_met(seen, found)

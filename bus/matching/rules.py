@@ -281,7 +281,12 @@ class SeenCall:
     def secrets(self) -> tuple[Secret, ...]:
         """The secrets in what it adds, or in the prompt."""
         if self._secrets is None:
-            self._secrets = tuple(secret for text in added_texts_of(self.event) for secret in secrets_in(text))
+            given = self.event.input
+            text = given.get("command") if len(given) == 1 else None
+            if isinstance(text, str) and "@@" not in text and "***" not in text and "SEARCH" not in text:
+                self._secrets = secrets_in(text)  # a command line, and no patch, as nearly always
+            else:
+                self._secrets = tuple(secret for text in added_texts_of(self.event) for secret in secrets_in(text))
         return self._secrets
 
     @property

@@ -103,6 +103,9 @@ def test_only_what_an_edit_adds_to_a_manifest_counts() -> None:
     assert kinds("edit", path="requirements.txt", old="reqeusts", new="requests") == set()
     assert kinds("edit", path="requirements.txt", old="requests", new="reqeusts") == {"imitation"}
     assert kinds("write", path="README.md", content="reqeusts") == set()
+    assert kinds("write", path="Dockerfile", content="FROM a\nRUN pip install reqeusts && x") == {"imitation"}
+    assert kinds("write", path="setup.sh", content="npm ci\nnpm install lodash") == set()
+    assert kinds("write", path="setup.py", content="setup(install_requires=['flask', 'reqeusts>=2'])") == {"imitation"}
     patch = "*** Begin Patch\n*** Update File: requirements.txt\n@@\n flask\n-reqeusts\n+numpyy\n*** End Patch"
     assert kinds("edit", path="requirements.txt", patch=patch) == {"imitation"}
     assert kinds("edit", path="requirements.txt", patch=patch.replace("+numpyy", "+numpy")) == set()

@@ -150,6 +150,13 @@ def test_no_text_takes_long() -> None:
         "echo <12> | sudo -S apt-get update",
         "sshpass -p <10> ssh root@example.com",
         "https://bob:<10>@example.com/a",
+        "requests.get(url, auth=('admin', '<16>'))",
+        "smtp.login('me@example.com', '<16>')",
+        "jwt.sign(payload, '<32>')",
+        'dsn := "user:<16>@tcp(db.example.com:3306)/app"',
+        "vercel env add SECRET <<< <32>",
+        "http -a bob:<14> https://example.com",
+        "zip -P <14> a.zip a",
         '{"auths": {"index.docker.io": {"auth": "<32>"}}}',
     ],
 )
@@ -163,3 +170,17 @@ def _filled(text: str, value: str) -> str:
     for length in (10, 12, 14, 16, 32, 40):
         text = text.replace(f"<{length}>", value[:length])
     return text
+
+
+@pytest.mark.req("X-07")
+def test_a_key_of_openssh_is_one_although_its_beginning_is_always_the_same() -> None:
+    body = f"b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAABAAAAMwAAAAtzc2gtZW{drawn(60, 7)}"
+    key = "-----BEGIN OPENSSH PRIVATE KEY-----\n{}\n-----END OPENSSH PRIVATE KEY-----"
+    assert secrets_in(key.format(body)) != ()
+    assert secrets_in(key.format("A" * 70)) == secrets_in(key.format("...")) == ()
+
+
+@pytest.mark.req("X-07")
+def test_a_key_in_capitals_counts_and_the_key_of_a_cache_does_not() -> None:
+    assert secrets_in(f"COSMOS_KEY={drawn(40, 8)}") != ()
+    assert secrets_in(f"cache_key = '{drawn(40, 8)}'") == ()
