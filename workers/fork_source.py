@@ -178,7 +178,7 @@ class Forks:
 
     def _note_imported(self) -> None:
         self._importing.join()
-        gc.collect()
+        # No search for garbage here: imports leave nearly none, and it takes 0.05 s of a start.
         gc.freeze()  # the collector would write into what is shared
         _HELD.extend(_fill_holes())
         self._wake.set()
