@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -113,7 +113,7 @@ class Evaluator:
         self._held = HeldRequests(connections, keys, GROUP, self.name, self._replies, self._clock, self._stops)
         self._hooks_for = partial(request_hooks, watcher, self._runners.run, Recall(connections, keys).read)
         self._outbox = Outbox(connections, self._consumer, self._settle)
-        self._after_hooks = AfterHooks(self._checking.start, self._outbox.send_or_keep, self._replies.broken)
+        self._after_hooks = AfterHooks(keys, self._checking.start, self._outbox.send_or_keep, self._replies.broken)
         self._limited = LimitedAnswers(connections, keys, self._clock, self._replies, self._after_hooks.answer_later)
         means = (self._hooks_for, self._checks, self._placement, self._limited.answer)
         self._decided = DecidedRequests(keys, self.name, self._replies, self._stops, *means)
@@ -267,16 +267,8 @@ class Evaluator:
 
     async def _answer_heavy(self, handled: HandledRequest) -> None:
         """Answer a request with heavy rules; if it also needs a slot, it goes on in one."""
-        request = handled.request
-        try:
-            handled.in_force.wait_for(self._checks, self._hook_seconds(request))
-            answers = await self._answer_or_start(handled)
-        except FleethookError as error:
-            self._resume_later(request, error)
-            return
-        except Exception as error:  # noqa: BLE001 - logged in Replies.broken
-            answers = self._replies.broken(request, handled.event, error)
-        await self._outbox.send_or_keep(request.id, answers)
+        handled.in_force.wait_for(self._checks, self._hook_seconds(handled.request))
+        await self._answer(handled.request, handled.event, self._answer_or_start(handled))
 
     async def _run_in_slot(self, handled: HandledRequest) -> None:
         """Run the hooks and answer. While they run beyond the budget, the hook command is notified that it must wait."""
@@ -293,27 +285,32 @@ class Evaluator:
             await self._run_hooks(handled, budget_end)
 
     async def _run_hooks(self, handled: HandledRequest, budget_end: int) -> None:
-        request, event = handled.request, handled.event
-        try:
-            is_rerun, answers = await self._claim(handled)
-            if is_rerun is not None:
-                run = without_loops(handled.in_force.run, event, await lineage(self._connections, self._keys, event))
-                answers = await self._conclude(handled, run, is_rerun=is_rerun, budget_end=budget_end)
-        except FleethookError as error:  # Redis went away before a hook ran: see AfterHooks
-            self._resume_later(request, error)
-            return
-        except Exception as error:  # noqa: BLE001 - logged in Replies.broken
-            answers = self._replies.broken(request, event, error)
-        await self._outbox.send_or_keep(request.id, answers)
+        await self._answer(handled.request, handled.event, self._answers_of_hooks(handled, budget_end))
+
+    async def _answers_of_hooks(self, handled: HandledRequest, budget_end: int) -> list[ScriptCall]:
+        is_rerun, answers = await self._claim(handled)
+        if is_rerun is None:
+            return answers
+        event = handled.event
+        run = without_loops(handled.in_force.run, event, await lineage(self._connections, self._keys, event))
+        with self._after_hooks.running(handled.request):
+            return await self._conclude(handled, run, is_rerun=is_rerun, budget_end=budget_end)
 
     async def _answer_held(self, entry: StreamEntry) -> None:
         request, event = self._decided.read(entry)
+        await self._answer(request, event, self._decided.finish(request, event))
+
+    async def _answer(self, request: Request, event: Event | None, answers: Awaitable[list[ScriptCall]]) -> None:
+        """Send the calls that answer a request, when they are made."""
         try:
-            answers = await self._decided.finish(request, event)
-        except FleethookError as error:
+            calls = await answers
+        except FleethookError as error:  # Redis went away before a hook ran: see AfterHooks
             self._resume_later(request, error)
             return
-        await self._outbox.send_or_keep(request.id, answers)
+        except Exception as error:  # noqa: BLE001 - logged in Replies.broken and Replies.unreadable
+            replies = self._replies
+            calls = replies.broken(request, event, error) if event else replies.unreadable(request, error)
+        await self._outbox.send_or_keep(request.id, calls)
 
     def _resume_later(self, request: Request, error: FleethookError) -> None:
         """Leave the request's entry pending; it is resumed when Redis is back."""
@@ -348,10 +345,12 @@ class Evaluator:
             placed = HandledRequest(request, event, handled.in_force, handled.hooks)
             verdict = await self._evaluate(placed, run or placed.in_force.run, is_rerun, budget_end)
             note_verdict(span, verdict)
-        conclude = partial(self._held.conclude, request, event, owner="" if run is None else self.name)
-        limited = partial(self._limited.answer, request, event, verdict, conclude)
-        make = limited if verdict.charges else partial(conclude, verdict)
-        return await (make() if run is None else self._after_hooks.answer(request, make))
+
+        def make(request: Request) -> Awaitable[list[ScriptCall]]:
+            conclude = partial(self._held.conclude, request, event, owner="" if run is None else self.name)
+            return self._limited.answer(request, event, verdict, conclude) if verdict.charges else conclude(verdict)
+
+        return await (make(request) if run is None else self._after_hooks.answer(request, make))
 
     async def _evaluate(self, handled: HandledRequest, run: Run, is_rerun: bool, budget_end: int) -> Verdict:
         """The verdict of the request's hooks; `run` runs one hook."""

@@ -148,8 +148,9 @@ hooks:
 
 
 @pytest.mark.req("B-05", "F-03")
-async def test_a_hook_that_ran_again_where_it_had_been_stopped_is_told(
-    server: Server, keys: Keys, connections: Connections, fleet: Fleet, counts: Counts, tmp_path: Path
+@pytest.mark.parametrize("ends", ["while it is stopped", "after it has read the request again"])
+async def test_a_hook_runs_once_where_its_request_was_put_aside_meanwhile(
+    server: Server, keys: Keys, connections: Connections, fleet: Fleet, counts: Counts, tmp_path: Path, ends: str
 ) -> None:
     effects, go = tmp_path / "effects", tmp_path / "go"
     hooks = f"""
@@ -164,37 +165,43 @@ hooks:
     timeout: 30
 """
     await apply(connections, keys, parse_hook_file(hooks, "fleet"))
-    fleet.start("evaluator", 2, FLEETHOOK_SLOTS="1")
+    fleet.start("evaluator", 1, FLEETHOOK_SLOTS="1")
     await asyncio.to_thread(fleet.ready)
     async with Bus(server.url, namespace=namespace(keys), connect=CONNECT) as bus:
         event, other = (
             Event(type="tool:pre_execute", source="codex", tool=tool, id=event_id(), host="test-host")
             for tool in ("write", "edit")
         )
+        busy = asyncio.create_task(bus.request(other, budget=25.0))
+        await when(Path(f"{go}.busy").exists, "this evaluator has no free slot")
+        (stopped,) = fleet.start("evaluator", 1, FLEETHOOK_SLOTS="2")
         request = asyncio.create_task(bus.request(event, budget=25.0))
         await when(effects.exists, "the hook runs")
-        busy = asyncio.create_task(bus.request(other, budget=25.0))
-        await when(Path(f"{go}.busy").exists, "the other evaluator has no free slot")
-        (claim,) = await _get(connections, keys("claim", event.id))
-        stopped = next(one for one in fleet.of("evaluator") if f"-{one.popen.pid}-" in claim.decode())
         stopped.freeze()
         await when(lambda: event.id in _ids(counts, "waiting"), "it is taken over and put aside")
-        Path(f"{go}.1").touch()
-        stopped.thaw()
-        await when(lambda: len(effects.read_text().split()) == 2, "who was stopped has a free slot and runs it again")
-        Path(f"{go}.2").touch()
+        if ends == "while it is stopped":
+            Path(f"{go}.1").touch()
+            stopped.thaw()
+        else:
+            stopped.thaw()
+            await when(lambda: _has_read(counts, "waiting", stopped), "it has the request again")
+            Path(f"{go}.1").touch()
         verdict = await request
         Path(f"{go}.end").touch()
         await busy
     await counts.settled()
-    assert verdict.decision == "deny"
-    assert verdict.repeated, "it ran twice, and the verdict says so"
+    assert (verdict.decision, verdict.repeated, effects.read_text().split()) == ("deny", False, ["x"])
     assert counts.record().ids == Counter([event.id, other.id])
 
 
 def _ids(counts: Counts, stream: str) -> set[str]:
     rows: list[tuple[bytes, dict[bytes, bytes]]] = counts.client.xrange(counts.keys(stream))
     return {fields[b"id"].decode() for _, fields in rows}
+
+
+def _has_read(counts: Counts, stream: str, worker: Worker) -> bool:
+    rows = counts.client.xpending_range(counts.keys(stream), "evaluators", "-", "+", 10)
+    return any(f"-{worker.popen.pid}-" in row["consumer"].decode() for row in rows)
 
 
 async def _get(connections: Connections, name: str) -> list[bytes]:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
 
 from bus.errors import FleethookError, Unreachable
 from bus.events import Event
 from bus.requests import Request
 from bus.wire.connections import Connections
 from bus.wire.consumer import Consumer
+from bus.wire.keys import Keys
 from bus.wire.streams import Backoff, ScriptCall, call_all, is_momentary
 
 log = logging.getLogger("fleethook.evaluator")
@@ -23,7 +28,10 @@ Settle = Callable[[Sequence[ScriptCall], Sequence[Any]], Awaitable[list[ScriptCa
 _MOST_KEPT: Final = 256
 """How many answers are kept. Those of requests that another evaluator has taken over stay until newer ones take their place."""
 
-MakeAnswer = Callable[[], Awaitable[list[ScriptCall]]]
+Make = Callable[[], Awaitable[list[ScriptCall]]]
+"""Makes the calls that answer one request."""
+
+MakeAnswer = Callable[[Request], Awaitable[list[ScriptCall]]]
 """Makes the calls that answer a request with the verdict of its hooks, or that hold it for a person."""
 
 Start = Callable[[Coroutine[Any, Any, None], str, str], None]
@@ -101,6 +109,13 @@ class Outbox:
             return False
 
 
+class _Kept(NamedTuple):
+    """An answer that is not stored yet: its request, and what makes it."""
+
+    request: Request
+    make: MakeAnswer
+
+
 class Broken(Protocol):
     """Gives the calls that answer a request after an unexpected error of the evaluator."""
 
@@ -108,35 +123,66 @@ class Broken(Protocol):
 
 
 class AfterHooks:
-    """Makes the answers of one evaluator's requests whose hooks have run."""
+    """Makes the answers of one evaluator's requests whose hooks have run.
+
+    A request may come back under another entry while its hooks run, or after them: this process was stopped, another evaluator
+    took the entry over, had no free slot, and put it aside. The hooks do not run again: the answer is that of the new entry.
+    """
 
     def __init__(
-        self, start: Start, send: Callable[[str, Sequence[ScriptCall]], Awaitable[object]], broken: Broken
+        self,
+        keys: Keys,
+        start: Start,
+        send: Callable[[str, Sequence[ScriptCall]], Awaitable[object]],
+        broken: Broken,
     ) -> None:
         """`send` gets a request's id and the calls that answer it; while Redis is away it keeps them."""
-        self._start, self._send, self._broken = start, send, broken
-        self._kept: dict[tuple[str, str], MakeAnswer] = {}
-        """By the stream and the id of the request's entry, until the answer is stored."""
+        self._keys, self._start, self._send, self._broken = keys, start, send, broken
+        self._running: dict[str, Request] = {}
+        """The requests whose hooks run, each as it was read last, by the key of its verdict."""
+        self._kept: dict[str, _Kept] = {}
+        """By the key of the request's verdict, until the answer is stored."""
+
+    @contextmanager
+    def running(self, request: Request) -> Iterator[None]:
+        """While the hooks of a request run."""
+        name = self._name(request)
+        self._running[name] = request
+        try:
+            yield
+        finally:
+            self._running.pop(name, None)
 
     async def answer(self, request: Request, make: MakeAnswer) -> list[ScriptCall]:
         """The calls that `make` gives; while Redis is away it is asked again and again."""
-        entry = (request.entry.stream, request.entry.id)
-        self._kept[entry] = make
+        name = self._name(request)
+        request = _moved(request, self._running.pop(name, request))
+        self._kept[name] = _Kept(request, make)
         while len(self._kept) > _MOST_KEPT:
             del self._kept[next(iter(self._kept))]
-        calls = await _made(request, make)
+        calls = await _made(request, partial(make, request))
         if not calls:  # a person is asked, and the entry has left the stream
-            self._kept.pop(entry, None)
+            self._kept.pop(name, None)
         return calls
 
     def resume(self, request: Request, event: Event) -> bool:
-        """Whether the request's hooks have run here and its answer was refused; then it is made and sent again."""
-        make = self._kept.get((request.entry.stream, request.entry.id))
-        if make is not None:
-            self.answer_later(request, event, make)
-        return make is not None
+        """Whether the request's hooks run here, or have run and its answer was refused; then it is made and sent again.
 
-    def answer_later(self, request: Request, event: Event, make: MakeAnswer) -> None:
+        Another request with the same id has another reply key: it joins the first one by its claim.
+        """
+        if not self._running and not self._kept:
+            return False
+        name = self._name(request)
+        running, kept = self._running.get(name), self._kept.get(name)
+        if running is not None and running.reply == request.reply:
+            self._running[name] = request
+            return True
+        if kept is None or kept.request.reply != request.reply:
+            return False
+        self.answer_later(request, event, partial(kept.make, _moved(kept.request, request)))
+        return True
+
+    def answer_later(self, request: Request, event: Event, make: Make) -> None:
         """Start a task that makes and sends an answer, which waits while Redis is away."""
 
         async def answer() -> None:
@@ -153,10 +199,18 @@ class AfterHooks:
         if self._kept:
             for call, reply in zip(calls, replies, strict=False):
                 if call.name == "answer" and reply == 1:
-                    self._kept.pop((str(call.keys[0]), str(call.args[1])), None)
+                    self._kept.pop(str(call.keys[2]), None)
+
+    def _name(self, request: Request) -> str:
+        return self._keys("verdict", request.id)
 
 
-async def _made(request: Request, make: MakeAnswer) -> list[ScriptCall]:
+def _moved(request: Request, newest: Request) -> Request:
+    """The request as it was evaluated, at the place where its entry is now."""
+    return msgspec.structs.replace(request, entry=newest.entry)
+
+
+async def _made(request: Request, make: Make) -> list[ScriptCall]:
     """The calls that `make` gives, which is asked again while Redis is away; raises what does not pass by waiting."""
     backoff = Backoff(f"the answer to request {request.id}")
     while True:

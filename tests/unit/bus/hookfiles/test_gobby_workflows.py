@@ -496,7 +496,7 @@ def test_commands_files_and_artifacts_can_be_asked_about(tmp_path: Path) -> None
                 rules:
                   - {when: "command_in('rm', 'git push')", action: block, message: "not that"}
                 transitions:
-                  - {to: b, when: "'docs/plan.md' in session.files_read and artifact_exists('plan')"}
+                  - {to: b, when: "'notes/plan.md' in session.files_read and artifact_exists('plan')"}
               - name: b
             """,
         )["known"]
@@ -504,10 +504,10 @@ def test_commands_files_and_artifacts_can_be_asked_about(tmp_path: Path) -> None
     for command, decision in {"cd x && rm y": "deny", "git push -f": "deny", "git pull": "abstain"}.items():
         done = session.send("tool:pre_execute", tool="Bash", command=command)
         assert (done.record.decision if done is not None else "abstain") == decision, command
-    done = session.send("tool:post_execute", tool="Read", path="/w/docs/plan.md")
+    done = session.send("tool:post_execute", tool="Read", path="/w/notes/plan.md")
     assert done is not None
     assert done.state is not None
-    assert (done.state.files_read, done.state.step) == (["/w/docs/plan.md"], "a")
+    assert (done.state.files_read, done.state.step) == (["/w/notes/plan.md"], "a")
 
 
 def test_a_rule_that_cannot_be_evaluated_is_said_once_and_traced_each_time(tmp_path: Path) -> None:
