@@ -323,6 +323,8 @@ class PythonCode(PythonValues):
                 texts = [host + texts[0]]
             if request := deleted_address([*texts, *(["DELETE"] if method == "delete" else [])], host):
                 return request
+        if method == "delete" and not node.args and self.chain(node.func).endswith(".query.delete"):  # SQLAlchemy
+            return _argv(("sqlite3", "database", "DELETE FROM x"), "")
         command = library_call(self.libraries, self.chain(node.func)) if self.libraries else None
         return None if command is None else _argv(command, "")
 

@@ -260,7 +260,7 @@ def unescaped(text: str) -> str:
     if "\\" not in text:
         return text
     plain = _ESCAPE.sub(lambda match: "" if match[1] == "\n" else match[1], text)
-    return f"./{plain}" if plain.startswith("~") else plain
+    return f"./{plain}" if plain.startswith("~") and text[0] == "\\" else plain
 
 
 def _values(node: Node, scope: WordScope) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -110,12 +110,19 @@ def _items(text: str) -> tuple[str, ...]:
 
 
 _JOINED_LITERALS: Final = lazy_regex(
-    r"""\bjoin\s*\(\s*(['"])(.{0,8}?)\1\s*,\s*((?:(?:'[^']{0,512}'|"[^"]{0,512}")\s*,?\s*){1,32})\)"""
+    r"""(?<![.\w])join\s*\(\s*(['"])(.{0,8}?)\1\s*,\s*((?:(?:'[^']{0,512}'|"[^"]{0,512}")\s*,?\s*){1,32})\)"""
+)
+
+
+_JOINED_PATH: Final = lazy_regex(
+    r"""\b(?:path|File)\.(?:join|resolve)\(\s*((?:(?:'[^']{0,512}'|"[^"]{0,512}")\s*,?\s*){1,16})\)"""
 )
 
 
 def with_joined_literals(code: str) -> str:
-    """`code` with `join(" ", "a", "b")` replaced by the text that it makes."""
+    """`code` with `join(" ", "a", "b")` and `path.join("a", "b")` replaced by the texts that they make."""
+    if "join(" in code or "resolve(" in code:
+        code = _JOINED_PATH.sub(lambda match: repr("/".join(_items(match[1]))), code)
     return _JOINED_LITERALS.sub(lambda match: repr(match[2].join(_items(match[3]))), code) if "join" in code else code
 
 

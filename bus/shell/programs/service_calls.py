@@ -103,7 +103,7 @@ _CALLED: Final = [
 _SQL_WORDS: Final = ("drop ", "truncate ", "delete ", "update ")
 """A text with destroying SQL has one of these in small letters."""
 _QUOTED_SQL: Final = lazy_regex(
-    r"""(?i)\b(?:\w*query|\w*exec\w*|raw|unsafe|\w*queryRaw\w*|do|run|sql|command)!?\s*[(`]?\s*(?:[^"'`;\n]{0,40}(?:["'][^"'`;\n]{0,80}["']\)?\s*)?,\s*)?(?:["'`]|q\{|<<~?)?"""
+    r"""(?i)\b(?:\w*query|\w*exec\w*|raw|unsafe|prepare|\w*queryRaw\w*|do|run|sql|command)!?\s*[(`]?\s*(?:[^"'`;\n]{0,40}(?:["'][^"'`;\n]{0,80}["']\)?\s*)?,\s*)?(?:["'`]|q\{|<<~?)?"""
     r"""\s*((?:drop\s+(?:table|database|schema)|truncate|delete\s+from|update)\s[^"'`]{1,2048})"""
 )
 

@@ -35,7 +35,7 @@ def _lines(program: str, code: str) -> list[str]:
             f"s = requests.Session()\nfor r in s.get('{_URL}').json():\n s.delete(r['url'])",
             f"curl -X DELETE {_URL}",
         ),
-        ("python3 -c", "from app.db import session; session.query(User).delete()", "sqlite3 d DELETE FROM x"),
+        ("python3 -c", "from app.db import session; session.query(User).delete()", "sqlite3 database DELETE FROM x"),
         ("php -r", '(new MongoDB\\Client)->acme->drop();', "sqlite3 d DROP TABLE x"),
         ("node -e", "const run = (c) => execSync(c, {stdio: 'inherit'}); run('ls'); run('rm -rf /srv')", "rm -rf /srv"),
         (
@@ -44,6 +44,8 @@ def _lines(program: str, code: str) -> list[str]:
             "rm -r /srv/$…",
         ),
         ("node -e", "for (const c of ['git fetch x', 'rm -rf /srv']) execSync(c)", "rm -rf /srv"),
+        ("node -e", "fs.rmSync(path.join(os.homedir(), 'notes'), {recursive: true})", "rm -r ~/notes"),
+        ("node -e", "require('better-sqlite3')('a.db').prepare('DELETE FROM jobs').run()", "sqlite3 database DELETE FROM jobs"),
         ("ruby -e", "Sidekiq::Queue.all.each(&:clear)", "rabbitmqctl purge_queue x"),
         ("ruby -e", "Pathname('/srv').children.each(&:rmtree)", "rm -r /srv/$…"),
         ("php -r", 'pg_query(pg_connect("dbname=app"), "TRUNCATE users");', "sqlite3 database TRUNCATE users"),
