@@ -194,10 +194,11 @@ def running(places: Directories) -> State | None:
     pid = owner(_lock(places))
     if pid is None:
         return None
-    try:
-        return from_json(places.pid_file.read_bytes(), State)
-    except (FileNotFoundError, msgspec.DecodeError):  # it has just started, or is about to end
-        return State(pid, 0.0, 0, ready=False, children=())
+    with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):  # it has just started, or is about to end
+        state = from_json(places.pid_file.read_bytes(), State)
+        if state.pid == pid:  # one that was killed leaves its record
+            return state
+    return State(pid, 0.0, 0, ready=False, children=())
 
 
 def down(places: Directories, timeout: float = DRAIN + 5.0) -> bool:

@@ -11,11 +11,12 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bus.config.settings import Settings
 from bus.system.directories import Directories, directories
-from bus.system.locks import listener
+from bus.system.locks import listener, own
 from tests.support.forked import Snippet
 from tests.support.waiting import PATIENCE, until, wait_until
 from workers.runtime.child_processes import Pauses, ProcessSpec, Supervisor
@@ -340,6 +341,20 @@ async def test_a_cancelled_supervisor_leaves_nobody() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert not [pid for pid in pids if alive(pid)]
+
+
+@pytest.mark.req("B-05")
+def test_the_record_of_a_killed_up_is_not_taken_for_that_of_the_next_one(tmp_path: Path) -> None:
+    """Otherwise `up --detach` would say that the next one is ready before it is."""
+    places = directories({"FLEETHOOK_HOME": str(tmp_path)})
+    places.pid_file.parent.mkdir(parents=True, exist_ok=True)
+    left = State(os.getpid() + 1, 1.0, 7, ready=True, children=())
+    places.pid_file.write_bytes(msgspec.json.encode(left))
+    held = own(places.pid_file.with_suffix(".lock"), "`fleethook up`")
+    try:
+        assert running(places) == State(os.getpid(), 0.0, 0, ready=False, children=())
+    finally:
+        held.release()
 
 
 def test_pauses_double_up_to_ten_seconds_and_begin_anew_after_a_steady_run() -> None:
