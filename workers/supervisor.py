@@ -91,8 +91,6 @@ async def up(
             # No dispatcher of another machine has work for them, and a fork is there within milliseconds.
             wanted = light(wanted, settings)
             env[on_demand.VARIABLE] = " ".join(spec.name for spec in wanted if spec.on_demand)
-        if embedded is not None:
-            on_ready("server", sum(spec.count for spec in wanted if not spec.on_demand))
         began = time.time()
         # `up` is ready when a test request was answered. Without evaluators, and in tests with their own processes, none is.
         answered = specs is not None or not settings.evaluators
@@ -139,6 +137,8 @@ async def up(
             start=start,
         )
         record()
+        if embedded is not None:
+            on_ready("server", supervisor.waiting)
         keeper = asyncio.create_task(_keep_server(embedded, on_line, record)) if embedded is not None else None
         try:
             await supervisor.run(stop)

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from bus.lazy.conversions import from_json
 from bus.lazy.regex import lazy_regex
 
 _PARSER: Final = import_module("re._parser")
@@ -334,7 +335,7 @@ def _unpacked(groups: list[Any]) -> Needles:
 def tabled() -> dict[str, msgspec.Raw]:
     """The entries of the table; each is read when it is needed. Without a table that can be read, all are worked out."""
     try:
-        return msgspec.json.decode(TABLE.read_bytes(), type=dict[str, msgspec.Raw])
+        return from_json(TABLE.read_bytes(), dict[str, msgspec.Raw])
     except (OSError, msgspec.DecodeError):
         return {}
 

@@ -72,6 +72,13 @@ class Enforcement:
         (raw,) = await self._connections.together([("HGETALL", self._keys("stops"))])
         self.note(tuple(checked(raw, "reading the stops")))
 
+    async def heard(self, verdict: Verdict) -> Verdict:
+        """The verdict; a stop that it names, and that this process has not read yet, is read at once, if Redis is there."""
+        if verdict.stop and verdict.stop not in self.names:
+            with contextlib.suppress(FleethookError):
+                await self.follow()
+        return verdict
+
     async def keep_fresh(self) -> None:
         """Read the stops once a second until cancelled; while Redis is away, those that were read last stay in force."""
         while True:

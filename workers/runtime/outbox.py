@@ -168,16 +168,18 @@ class AfterHooks:
     def resume(self, request: Request, event: Event) -> bool:
         """Whether the request's hooks run here, or have run and its answer was refused; then it is made and sent again.
 
-        Another request with the same id has another reply key: it joins the first one by its claim.
+        An entry that was not put aside is another call with the same id, which joins the first one by its claim.
         """
         if not self._running and not self._kept:
             return False
-        name = self._name(request)
+        name, was_put_aside = self._name(request), request.entry.stream == self._keys("waiting")
         running, kept = self._running.get(name), self._kept.get(name)
-        if running is not None and running.reply == request.reply:
+        if running is not None and was_put_aside and running.reply == request.reply:
             self._running[name] = request
             return True
         if kept is None or kept.request.reply != request.reply:
+            return False
+        if not was_put_aside and request.entry[:2] != kept.request.entry[:2]:
             return False
         self.answer_later(request, event, partial(kept.make, _moved(kept.request, request)))
         return True

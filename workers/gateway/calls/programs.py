@@ -68,7 +68,7 @@ class Programs:
         entry = event_entry(event, _folder(event), policy, by="gateway")
         try:
             waiting = ask(self._transport, entry, began + (wait_seconds(request) or self._budget))
-            return decode_verdict(await or_hang_up(request, waiting))
+            return await self._stops.heard(decode_verdict(await or_hang_up(request, waiting)))
         except Problem:
             raise
         except FleethookError as error:

@@ -90,7 +90,7 @@ class HookCalls:
             outage=self._budget / 5,
         )
         try:
-            return decode_verdict(await or_hang_up(request, waiting))
+            return await self._stops.heard(decode_verdict(await or_hang_up(request, waiting)))
         except Problem:
             raise
         except FleethookError as error:
