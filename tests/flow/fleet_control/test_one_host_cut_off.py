@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,8 @@ from bus.agents import claude
 from bus.config.settings import Settings
 from bus.shim.main import FLAG
 from bus.system.directories import Directories, directories
+from bus.wire.connections import Connections
+from bus.wire.keys import Keys
 from tests.flow.fleet_control.conftest import Command
 from tests.flow.fleet_control.test_stop import call, decision
 from tests.support import chosen_shim
@@ -113,6 +116,14 @@ def far(world: Fleet) -> Iterator[FarHost]:
         yield FarHost(world, line, places, Agent(found.commands, places), daemon)
 
 
+async def _kept_there(connections: Connections, keys: Keys) -> bytes | None:
+    """The ids of the stops that the far agent's hook command is known to keep."""
+    with connections.lease() as connection:
+        (stops,) = await connection.exchange([("HGET", keys("reached"), f"{FAR}\nclaude")])
+    found: bytes | None = stops
+    return found
+
+
 def test_a_stop_before_the_cut_stays_and_a_resume_reaches_the_host_when_the_line_is_back(
     far: FarHost, claude: Agent, command: Command
 ) -> None:
@@ -121,7 +132,8 @@ def test_a_stop_before_the_cut_stays_and_a_resume_reaches_the_host_when_the_line
     command("stop", "--reason", REASON)
     wait_until(far.flag.exists, "the worker of the host keeps the stop, without any call")
     wait_until(lambda: far.said() == DENIED, "its gateway knows the stop")
-    wait_until(lambda: f"claude on {FAR}" not in command("stop", "--list").err, "it is on record")
+    wait_until(lambda: far.world.ask(partial(_kept_there, keys=far.world.keys)), "it is on record")
+    assert f"claude on {FAR}" not in command("stop", "--list").err
     far.cut()
     assert far.said() == DENIED
     denied = far.agent.hook("PreToolUse", call())
