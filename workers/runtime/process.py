@@ -105,9 +105,15 @@ def set_up(process: Process) -> None:
     handler.setFormatter(_Redacting("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(process.settings.log_level.upper())
-    logging.getLogger("rq").setLevel("WARNING")
+    set_level(root, process.settings.log_level)
+    set_level(logging.getLogger("rq"), "warning")
     die_with_parent()
+
+
+def set_level(logger: logging.Logger, level: str) -> None:
+    """Set a logger's level, unless it has it: what loggers know of it is cleared in each of them, 0.4 MB of a fork's own."""
+    if logger.level != logging.getLevelNamesMapping()[level.upper()]:
+        logger.setLevel(level.upper())
 
 
 def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -120,7 +126,11 @@ def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def collect_garbage_seldom() -> None:
-    """Run the garbage collector less often, and never on objects that exist now; call it once in a process."""
-    gc.collect()
+    """Run the garbage collector less often, and never on objects that exist now; call it when a process is ready.
+
+    A fork of a process that did so has nearly no garbage, and a search for it would copy 0.8 MB that they share.
+    """
+    if not gc.get_freeze_count():
+        gc.collect()
     gc.freeze()
     gc.set_threshold(*SELDOM_THRESHOLDS)
