@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bus.config.settings import Settings
 from bus.errors import ConfigError, FleethookError, Unreachable
@@ -119,17 +119,22 @@ async def _watch_load(evaluator: Evaluator, stop: asyncio.Event, *, while_needed
             need(EVALUATOR)
 
 
-async def _be_host(
-    process: Process,
-    keys: Keys,
-    connections: Connections,
-    watcher: Watcher,
-    stop: asyncio.Event,
-    report_ready: Callable[[], None],
-) -> None:
+class _Role(NamedTuple):
+    """What the work of one kind is done with; `report_ready` is called when it has begun."""
+
+    process: Process
+    keys: Keys
+    connections: Connections
+    watcher: Watcher
+    stop: asyncio.Event
+    report_ready: Callable[[], None]
+
+
+async def _be_host(role: _Role) -> None:
     from workers.coverage.waiting import keep_waiting
     from workers.host import HostWorker
 
+    process, keys, connections, watcher, stop, report_ready = role
     host = HostWorker(process.url, keys, watcher, connections, slots=process.settings.slots)
     if await _prepare_with_retries(host.prepare, stop, "host worker"):
         report_ready()
@@ -140,16 +145,10 @@ async def _be_host(
         waiting.cancel()
 
 
-async def _be_gateway(
-    process: Process,
-    keys: Keys,
-    connections: Connections,
-    watcher: Watcher,
-    stop: asyncio.Event,
-    report_ready: Callable[[], None],
-) -> None:
+async def _be_gateway(role: _Role) -> None:
     from workers.gateway.server import Gateway
 
+    process, keys, connections, watcher, stop, report_ready = role
     settings, rq = process.settings, Connections(process.rq_url, connect=1.0)
     gateway = Gateway(process.url, rq, keys, connections, watcher, settings, directories())
     try:
@@ -159,17 +158,11 @@ async def _be_gateway(
         await rq.close()
 
 
-async def _be_dispatcher(
-    process: Process,
-    keys: Keys,
-    connections: Connections,
-    watcher: Watcher,
-    stop: asyncio.Event,
-    report_ready: Callable[[], None],
-) -> None:
+async def _be_dispatcher(role: _Role) -> None:
     from workers.dispatcher import Dispatcher
     from workers.jobs import CARRIER, CHORES, enqueue, queue
 
+    process, keys, connections, watcher, stop, report_ready = role
     kinds = {"carry": CARRIER, "tidy": CHORES, "maintain": CHORES}
     queues = {name: queue(process.settings, process.rq_url, kind) for name, kind in kinds.items()}
 
@@ -217,7 +210,7 @@ def _roles(process: Process, also: Sequence[str]) -> Work:
             while not stop.is_set():
                 began = time.monotonic()
                 try:
-                    await _ROLES[kind](process, keys, connections, own, stop, partial(note_ready, kind))
+                    await _ROLES[kind](_Role(process, keys, connections, own, stop, partial(note_ready, kind)))
                 except FleethookError as error:
                     log.error("%s: %s", kind, error)
                 except Exception:
@@ -226,9 +219,9 @@ def _roles(process: Process, also: Sequence[str]) -> Work:
                     await asyncio.wait_for(stop.wait(), pauses.after(time.monotonic() - began))
 
         others = [asyncio.create_task(keep(kind)) for kind in also]
-        own_work = _ROLES[process.kind](process, keys, connections, watcher, stop, partial(note_ready, process.kind))
+        own_role = _Role(process, keys, connections, watcher, stop, partial(note_ready, process.kind))
         try:
-            await own_work
+            await _ROLES[process.kind](own_role)
             await asyncio.gather(*others)
         finally:
             await cancel_tasks(others)

@@ -55,7 +55,7 @@ class FlowState(msgspec.Struct, kw_only=True, omit_defaults=True):
     files_written: list[str] = msgspec.field(default_factory=list)
     """The last files that tools have read and changed, where a condition asks for them."""
     unclear: list[str] = msgspec.field(default_factory=list)
-    """The rules of which the person was told that they could not be evaluated."""
+    """The rules that could not be evaluated, where the person has been told so."""
 
 
 class Carried(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -20,9 +20,9 @@ VARIABLE: Final = "FLEETHOOK_ON_DEMAND"
 """The kinds of processes that a supervisor starts on demand, in the environment of its children."""
 
 KINDS: Final = ("carrier", "chores")
-"""The kinds of which none runs without work."""
+"""The kinds that run only while there is work."""
 EVALUATOR: Final = "evaluator"
-"""The kind of which one runs all the time, and more while there is work."""
+"""The kind that always has one process, and more while there is work."""
 IDLE_SECONDS: Final = 20
 """How long a carrier or chores worker waits for work before it ends."""
 EVALUATOR_IDLE_SECONDS: Final = 120.0
