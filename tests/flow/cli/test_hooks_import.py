@@ -35,6 +35,13 @@ PIGO = {
 }
 FORGE = {"hooks": [{"event": "tool:pre_execute:bash", "command": "exit 0", "description": "Sudo blocker"}]}
 GOBBY = Path(__file__).parents[3] / "examples" / "gobby" / "config.yaml"
+GOBBY_PLUGIN = """
+from gobby.hooks.plugins import HookPlugin
+
+
+class Guard(HookPlugin):
+    name = "migration-guard"
+"""
 MEMORY = {"name": "memory", "version": "2.1.0", "description": "Remembers"}
 HOOKS = {
     "hooks": {
@@ -122,6 +129,32 @@ def test_what_lies_in_the_usual_places_is_found(home: Path, user_file: Path) -> 
         ("gobby", str(gobby)): "",
     }
     assert ".forge/hooks.json" in fleethook("hooks", "import").out
+
+
+@pytest.mark.req("G-13", "G-16", "G-20")
+def test_what_a_project_of_gobby_still_needs_is_said(home: Path, user_file: Path) -> None:
+    project = home / "work" / ".gobby"
+    put(project / "workflows" / "release.yaml", "name: release\nsteps: [{name: test, allowed_tools: [Read]}]\n")
+    put(project / "plugins" / "guard.py", GOBBY_PLUGIN)
+    put(project / "hooks" / "hook_dispatcher.py", "")
+    done = fleethook("hooks", "import", ".gobby", "--yes")
+    assert done.code == 0, done.err
+    assert "stay off until you enable each: migration-guard (`fleethook plugins enable NAME`)" in done.err
+    assert "`settings: {gobby: on}` in your own fleethook.yaml" in done.err
+    command = {"type": "command", "command": "python3 .gobby/hooks/hook_dispatcher.py --type=pre-tool-use"}
+    settings = put(home / "work" / ".claude" / "settings.json", {"hooks": {"PreToolUse": [{"hooks": [command]}]}})
+    twice = fleethook("hooks", "import", str(settings), "--yes")
+    assert "these calls would be judged and recorded twice" in twice.err
+
+    on = fleethook("plugins", "enable", "migration-guard", "--yes")
+    assert on.code == 0, on.err
+    assert "migration-guard: true" in (home / "work" / "fleethook.yaml").read_text(), "only the project has it"
+    assert not user_file.exists()
+    assert "has to be trusted again" in on.err
+    assert fleethook("plugins", "disable", "migration-guard", "--yes").code == 0
+    assert "migration-guard: false" in (home / "work" / "fleethook.yaml").read_text()
+    assert "stay off" not in fleethook("hooks", "import", ".gobby", "--yes").err, "a person has decided on it"
+    assert fleethook("plugins", "enable", "nobody", "--yes").code == 4
 
 
 @pytest.mark.req("P-14", "I-13")

@@ -178,6 +178,13 @@ def is_imported(path: Path, name: str) -> bool:
     return path.exists() and any(one.name == name for one in imported_plugins(path, read_file(path)))
 
 
+def python_plugins(path: Path) -> frozenset[str]:
+    """The Python plugins under `plugins:` of a hook file, on or off; raises ConfigError if it cannot be read."""
+    whole = loads(read_file(path), file=str(path)).value if path.exists() else None
+    plugins = whole.get("plugins") if isinstance(whole, dict) else None
+    return frozenset(map(str, plugins)) if isinstance(plugins, dict) else frozenset()
+
+
 def _without(text: str, path: Path, whole: dict[str, Any], key: str) -> str:
     """The text without a key; a file that has nothing else has the version."""
     rest = {name: value for name, value in whole.items() if name != key}

@@ -50,7 +50,8 @@ _DIALECTS: Final = ("fleethook", "pigo", "forge", "gobby", "claude", "ion")
     "target",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="user|project|FILE",
-    help="The fleethook.yaml that imports the hooks. Default: the project's for a path in a repository, else the user's.",
+    help="The fleethook.yaml that imports the hooks. Default: the project's for a path in a repository or in `.gobby`, "
+    "else the user's.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common_options
@@ -112,6 +113,7 @@ def import_hooks(
             }
         )
     elif written:
+        _note_gobby(fleet, read, imported, into)
         when = "once you trust it" if _waits_for_trust(fleet, into) else "from now on"
         fleet.data(f"{into} imports them {when}; `fleethook hooks list` shows what is in force")
         _ask_for_trust(fleet, into, asked=not yes)
@@ -139,12 +141,23 @@ def _show(fleet: Context, read: HookFile, imported: Imported) -> None:
         fleet.data(fleet.style(f"{text} (warning)", "yellow"))
 
 
+def _note_gobby(fleet: Context, read: HookFile, imported: Imported, into: Path) -> None:
+    """Say what an import of Gobby's files leaves to do."""
+    from workers.admin.plugins.gobby_notes import gobby_notes
+    from workers.cli.edits import user_file
+
+    project = os.path.realpath(user_file(fleet)) != os.path.realpath(into)
+    for note in gobby_notes(read, imported, into, project=project, replaced=fleet.settings().gobby == "on"):
+        fleet.say(note)
+
+
 def target_file(fleet: Context, place: Path, to: str) -> Path:
     """The file that gets the import: the project's for a path in a repository or a project, else the user's."""
     from bus.errors import ConfigError
     from bus.hooksets.pinned_imports import repository
     from bus.hooksets.trust import project_file
     from bus.system.directories import config_file
+    from workers.admin.plugins.gobby_notes import gobby_folder
 
     config = fleet.directories().config
     user = config_file(config) or config / "fleethook.yaml"
@@ -155,8 +168,11 @@ def target_file(fleet: Context, place: Path, to: str) -> Path:
     folder = place if place.is_dir() else place.parent
     root = repository(folder / "x")
     project = project_file(folder, user=user)
+    gobby = gobby_folder(place)
     if project is None and root:
         project = Path(root) / "fleethook.yaml"
+    elif project is None and gobby is not None and gobby.parent != Path.home():
+        project = gobby.parent / "fleethook.yaml"  # a project of Gobby that is in no repository
     if project is None:
         if to:
             raise ConfigError("it is in no project", file=str(place), hint="say --to user, or --to FILE")

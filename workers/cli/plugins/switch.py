@@ -17,9 +17,7 @@ _Layer = Literal["user", "project"]
 _LAYER = click.option(
     "--layer",
     type=click.Choice(["user", "project"]),
-    default="user",
-    show_default=True,
-    help="Your own file, or the file of the project here.",
+    help="Your own file, or the file of the project here. Default: your own, unless only the project has this plugin.",
 )
 _YES = click.option("--yes", is_flag=True, help="Do not ask.")
 _DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would change, and change nothing.")
@@ -33,7 +31,7 @@ _DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would change,
 @_DRY_RUN
 @common_options
 @pass_fleet
-def enable(fleet: Context, name: str, path: Path | None, layer: _Layer, yes: bool, dry_run: bool) -> None:
+def enable(fleet: Context, name: str, path: Path | None, layer: _Layer | None, yes: bool, dry_run: bool) -> None:
     """Enable a plugin by its name. A Python plugin runs with the rights of the worker's user.
 
     If an agent runs this, a person has to confirm it on a terminal. Exit code 5 if no worker can load the plugin.
@@ -51,7 +49,7 @@ def enable(fleet: Context, name: str, path: Path | None, layer: _Layer, yes: boo
 @_DRY_RUN
 @common_options
 @pass_fleet
-def disable(fleet: Context, name: str, layer: _Layer, yes: bool, dry_run: bool) -> None:
+def disable(fleet: Context, name: str, layer: _Layer | None, yes: bool, dry_run: bool) -> None:
     """Disable a plugin; workers unload it within a second.
 
     If an agent runs this, a person has to confirm it on a terminal.
@@ -59,13 +57,18 @@ def disable(fleet: Context, name: str, layer: _Layer, yes: bool, dry_run: bool) 
     _switch(fleet, name, layer, False, None, yes, dry_run)
 
 
-def _switch(fleet: Context, name: str, layer: _Layer, on: bool, path: Path | None, yes: bool, dry_run: bool) -> None:
+def _switch(
+    fleet: Context, name: str, layer: _Layer | None, on: bool, path: Path | None, yes: bool, dry_run: bool
+) -> None:
     from bus.hooksets.trust import project_file
     from workers.admin.plugins.imports import file_with_switch, is_imported
     from workers.cli.plugins.file_switch import file_switched
 
     own = user_file(fleet)
-    file = own if layer == "user" else project_file(Path.cwd(), user=own) or Path.cwd() / "fleethook.yaml"
+    project = project_file(Path.cwd(), user=own) or Path.cwd() / "fleethook.yaml"
+    if layer is None:
+        layer = "user" if path is not None else _layer_with(name, own, project, on)
+    file = own if layer == "user" else project
     if not dry_run and on:
         fleet.require_person("plugins enable", file)
     elif not dry_run:
@@ -85,6 +88,20 @@ def _switch(fleet: Context, name: str, layer: _Layer, on: bool, path: Path | Non
             _report_start(fleet, name)
     if result["written"] and layer == "project":
         fleet.say("a project's file that changed has to be trusted again: `fleethook hooks trust`")
+
+
+def _layer_with(name: str, own: Path, project: Path, on: bool) -> _Layer:
+    """The layer whose file has the plugin, or is to have it: the project's if only the project's folders offer it."""
+    from bus.hooksets.plugins.sources import find_source, plugin_folders
+    from workers.admin.plugins.imports import is_imported, python_plugins
+
+    layers: tuple[tuple[_Layer, Path], ...] = (("user", own), ("project", project))
+    for layer, file in layers:
+        if name in python_plugins(file) or is_imported(file, name):
+            return layer
+    if not on or find_source(name, plugin_folders("user", str(own))) is not None:
+        return "user"
+    return "user" if find_source(name, plugin_folders("project", str(project))) is None else "project"
 
 
 def _report_start(fleet: Context, name: str) -> None:
