@@ -13,10 +13,11 @@ from typing import Final
 
 from bus.lazy.regex import lazy_regex
 from bus.shell.inner import Arg, Inner, Unwrap
+from bus.shell.programs.compiled_code import other_calls
 from bus.shell.programs.in_place import emptied_by_awk
 from bus.shell.programs.options import matching, named_options, run_by_option
 from bus.shell.programs.variables import side_script
-from bus.shell.scanned_code import other_calls, scanned_calls
+from bus.shell.scanned_code import scanned_calls
 from bus.shell.words import Output
 
 _SENT: Final = lazy_regex(

@@ -12,6 +12,7 @@ from bus.shell.budget import Budget
 from bus.shell.commands import Command
 from bus.shell.inner import Arg, Inner, names, read_options
 from bus.shell.interpreters import find_interpreter
+from bus.shell.programs.code_files import code_files
 from bus.shell.programs.made_files import file_scripts
 from bus.shell.script_runners import SHELLS
 from bus.shell.words import MAYBE_EMPTY, UNKNOWN, UNSET, Output
@@ -298,6 +299,7 @@ def scripts_made(found: LineState, command: Command, word: str, inside: tuple[st
         made.append(Inner(sources=sources))
     if found.files.texts:
         made += file_scripts(command, found.files.texts, _path)
+        made += code_files(command, found.files.texts, _path, text)
     interpreter = find_interpreter(command.program)
     if text is not None and interpreter is not None:
         made += interpreter((), Output(text))

@@ -14,6 +14,8 @@ from bus.lazy.regex import lazy_regex
 from bus.shell.code_functions import COPY, DELETE, LANGUAGES, LINK, MOVE, SCRIPT, TREE, WRITE
 from bus.shell.inner import Arg, Inner
 from bus.shell.programs.code_lists import lists_in, taken, with_joined_literals, with_joins
+from bus.shell.programs.code_places import opens_shell, places_in
+from bus.shell.programs.compiled_code import commanded
 from bus.shell.programs.service_calls import service_calls
 from bus.shell.words import UNKNOWN
 
@@ -78,6 +80,10 @@ _PRINTS: Final = lazy_regex(r"\b(?:print|printf|puts|say|write|fwrite|fputs|pipe
 _LISTED: Final = frozenset({"pcntl_exec", "system2", "System.cmd"})
 """Functions that get a program and its arguments."""
 _SQL: Final = lazy_regex(r"(?i)\s*(?:drop|delete|truncate|update|alter)\s")
+_MATCHES: Final = lazy_regex(
+    r"->exec|(?<!child_process)(?<!\bcp)(?<!\bproc)(?<!\bshell)(?<!\bKernel)(?<!\bProcess)\.exec$"
+)
+"""`exec` of a regular expression or a database."""
 _NUMBER: Final = lazy_regex(r"(?<![\w.])-?\d+(?![\w.])")
 _MAPPED: Final = lazy_regex(r"""array_(?:map|walk)\(\s*['"](\w+)['"]\s*,""")
 _HOME: Final = lazy_regex(
@@ -170,9 +176,13 @@ def _calls(table: Mapping[str, tuple[str, ...]], program: str, code: str) -> Ite
             variables.setdefault(match[1], "/".join([*parts, UNKNOWN]))
     code = with_joins(code, lists) if lists else code
     gathered: list[str] | None = None
+    deletes = runs = False  # whether a call deletes or runs what no literal in its arguments says
     for match in islice(_CALLS[id(table)].finditer(code), _MOST):
         command = table[match[1]]
         words, end = _arguments(code, match.end(), variables, lists)
+        if not words or words[0].startswith(UNKNOWN):
+            deletes = deletes or command[0] in ("rm", "rmdir")
+            runs = runs or (command is SCRIPT and _MATCHES.search(code, max(match.start() - 2, 0), match.end()) is None)
         if not words:
             # `Dir.glob("/etc/*").each { |f| File.delete(f) }`: the deleted paths are literals of another call.
             if gathered is None:
@@ -207,6 +217,10 @@ def _calls(table: Mapping[str, tuple[str, ...]], program: str, code: str) -> Ite
         for match in islice(_BACKTICKS.finditer(code), _MOST):
             yield Inner(script=_interpolated(match[1] or match[2] or match[3].replace("\\/", "/"), variables))
     yield from _opened(code, program)
+    if deletes and (places := places_in(code)):
+        yield Inner(argv=tuple(map(Arg, (*TREE, *places))))
+    if runs or opens_shell(code):
+        yield from commanded(code)
 
 
 def _plain(code: str, table: Mapping[str, tuple[str, ...]]) -> str:
@@ -343,32 +357,3 @@ def _interpolated(text: str, variables: Mapping[str, str]) -> str:
         return variables.get(match[0].strip("#${}@"), UNKNOWN)
 
     return _INSIDE.sub(value, text).replace('\\"', '"').replace("\\n", "\n")
-
-
-_DELETES: Final = lazy_regex(
-    r"""\b(?:deleteDir|deleteRecursively|removeDirectoryRecursive|del_dir_r|delete-directory/files|delete-tree|"""
-    r"""file delete -force|removeItem|RemoveAll|rm_rf!?|deleteTree)\b"""
-)
-_SPAWNS: Final = lazy_regex(
-    r"\b(?:execute|exec|execSync|system|sh|shell|run-program|callCommand|command|cmd|spawn|sys\.process)\b"
-)
-_LITERAL: Final = lazy_regex(r'"((?:\\.|[^"\\])*)"' + r"|'((?:\\.|[^'\\\n])*)'")
-_FORCED: Final = lazy_regex(r"\bfile delete -force (?:-- )?([^\s\]]+)|(?:^|[\[;\n])[ \t]*exec ([^\]\n;]+)")
-
-
-def other_calls(code: str) -> Iterator[Inner]:
-    """As `scanned_calls`, for a language whose functions are not listed: the literals of a text that deletes or runs."""
-    if not code:
-        return
-    if len(code) > _LONGEST:
-        yield Inner(unread=("rm",) if _DELETES.search(code) else _NOTHING_NAMED)
-        return
-    literals = [match[1] if match[1] is not None else match[2] for match in islice(_LITERAL.finditer(code), _MOST)]
-    if literals and _DELETES.search(code):
-        yield Inner(argv=(Arg("rm"), Arg("-r"), Arg(literals[-1])))
-    if _SPAWNS.search(code):
-        yield from (Inner(script=one) for one in literals if " " in one)
-        if len(literals) > 1:
-            yield Inner(argv=tuple(map(Arg, literals)))
-    for match in islice(_FORCED.finditer(code), _MOST):
-        yield Inner(argv=(Arg("rm"), Arg("-r"), Arg(match[1]))) if match[1] else Inner(script=match[2])

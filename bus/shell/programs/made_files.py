@@ -11,8 +11,8 @@ from typing import Final
 from bus.lazy.regex import lazy_regex
 from bus.shell.commands import Command
 from bus.shell.inner import Arg, Inner, names, read_options
+from bus.shell.programs.compiled_code import other_calls
 from bus.shell.programs.filters import CLIENTS
-from bus.shell.scanned_code import other_calls
 
 _SQL: Final = CLIENTS | names(
     "litecli mongo mongosh trino presto beeline hive spark-sql impala-shell turso libsql isql tsql db2"
@@ -26,6 +26,9 @@ _PACKAGE_MANAGERS: Final = names("npm pnpm yarn bun")
 _INSTALLING: Final = names("preinstall install postinstall prepare")
 _SCHEDULE: Final = lazy_regex(r"^\s*(?:@\w+|(?:\S+\s+){5})\s*", re.MULTILINE)
 _EXEC: Final = lazy_regex(r"^\s*Exec\w+=[-@:+!]*(.+)$", re.MULTILINE)
+_SETTING: Final = lazy_regex(r"^([A-Za-z_]\w*)[ ]*[:?]{0,2}=[ ]*([^\s\"`$][^\"`\n#]*?)[ ]*$", re.MULTILINE)
+_MAKE_VALUE: Final = lazy_regex(r"(?<!\$)\$\(([A-Za-z_]\w*)\)")
+"""`$(HOME)`, which is a variable in a makefile."""
 _TOKEN: Final = lazy_regex(r"[^\s'\";]+")
 _START_FILES: Final = names(
     ".bashrc .bash_profile .bash_login .bash_logout .profile .zshrc .zprofile .zshenv .zlogin .envrc .xprofile .xinitrc"
@@ -49,7 +52,8 @@ def recipe_script(text: str) -> str:
     lines = text.split("\n")
     indented = [line.lstrip("\t@-+ ") for line in lines if line[:1] in ("\t", " ")]
     behind = [line.split(";", 1)[1].lstrip("@-+ ") for line in lines if ";" in line and line[:1] != "\t"]
-    return "\n".join([*indented, *behind]).replace("$$", "$")
+    settings = [f'{match[1]}="{match[2]}"' for match in _SETTING.finditer(text) if f"$({match[1]})" in text]
+    return _MAKE_VALUE.sub(r"${\1}", "\n".join([*settings, *indented, *behind])).replace("$$", "$")
 
 
 def package_scripts(text: str, words: Sequence[str]) -> Iterator[str]:

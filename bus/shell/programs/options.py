@@ -9,7 +9,7 @@ from typing import Final
 
 from bus.lazy.regex import lazy_regex
 from bus.shell.inner import RUN_NAMES, Arg, Inner, Unwrap, run_by_unknown
-from bus.shell.scanned_code import other_calls
+from bus.shell.programs.compiled_code import other_calls
 from bus.shell.words import Output
 
 _RUNS: Final = lazy_regex(

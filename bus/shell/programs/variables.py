@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from bus.shell.inner import Arg, Inner, names
-from bus.shell.scanned_code import other_calls
+from bus.shell.programs.compiled_code import other_calls
 
 VARIABLES: Final = names(
     "EDITOR VISUAL PAGER MANPAGER BROWSER FCEDIT HGMERGE CVS_RSH SVN_SSH RSYNC_RSH GIT_SSH_COMMAND GIT_SSH GIT_EXTERNAL_DIFF"
