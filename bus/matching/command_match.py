@@ -44,6 +44,13 @@ class CommandMatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             examples=[["CLAUDE_CONFIG_DIR=*"]],
         ),
     ] = ()
+    sets_none: Annotated[
+        Texts,
+        Meta(
+            description="Patterns that no variable which is set for the command may match.",
+            examples=[["RAILS_ENV=test"]],
+        ),
+    ] = ()
     subcommand: Annotated[
         Texts,
         Meta(
@@ -76,6 +83,14 @@ class CommandMatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             description="Regular expressions (RE2) over each argument, and over what the command reads from a pipe, "
             "heredoc or here-string.",
             examples=[[r"(?i)\bshutdown\b"]],
+        ),
+    ] = ()
+    text_none: Annotated[
+        Texts,
+        Meta(
+            description="Regular expressions (RE2) that match no argument, and nothing that the command reads from a pipe, "
+            "heredoc or here-string.",
+            examples=[[r"connect\(':memory:'\)"]],
         ),
     ] = ()
     destroys: Annotated[

@@ -45,6 +45,9 @@ def compile_command_match(match: CommandMatch, *, of_known_program: bool = False
     if match.sets:
         set_by = _any_text(match.sets)
         checks.append(lambda facts: bool(facts.command.assignments) and set_by(_assignments(facts.command)))
+    if match.sets_none:
+        unset = _any_text(match.sets_none)
+        checks.append(lambda facts: not (facts.command.assignments and unset(_assignments(facts.command))))
     if match.fork_bomb:
         checks.append(lambda facts: facts.command.fork_bomb)
     if match.prompt:
@@ -73,6 +76,9 @@ def compile_command_match(match: CommandMatch, *, of_known_program: bool = False
     if match.text:
         texts = compile_alternatives(match.text)
         checks.append(lambda facts: any(is_found(texts, text) for text in facts.texts))
+    if match.text_none:
+        without = compile_alternatives(match.text_none)
+        checks.append(lambda facts: not any(is_found(without, text) for text in facts.texts))
     if match.destroys:
         targets = frozenset(match.destroys)
         checks.append(

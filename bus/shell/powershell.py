@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from bus.lazy.regex import lazy_regex
 from bus.shell.inner import Arg, Inner, names
+from bus.shell.programs.dotnet_calls import dotnet_calls
 from bus.shell.words import UNKNOWN, UNSET
 
 _MOST: Final = 1024
@@ -159,6 +160,7 @@ def _calls(text: str) -> Iterator[Inner]:
     for kind, method, _, path in _NET.findall(text):
         form = {"delete": ("rm", "-r") if kind.lower() == "directory" else ("rm",)}.get(method.lower(), ("tee",))
         yield _argv([*form, to_posix(_filled(path, variables))])
+    yield from dotnet_calls(text, lambda given: to_posix(_filled(given, variables)))
     pipe, braces, opened = _Pipe(), 0, 0
     directory = ""
     for words, ends in _statements(text, variables):

@@ -15,6 +15,7 @@ from bus.shell import code_functions as functions
 from bus.shell.inner import Arg, Inner
 from bus.shell.programs.python_values import MOST, NODES, PythonValues
 from bus.shell.programs.service_calls import LIBRARIES, deleted_address, library_call
+from bus.shell.programs.unsaid_calls import unsaid_calls
 from bus.shell.scanned_code import programs_named
 from bus.shell.words import UNKNOWN
 
@@ -44,7 +45,8 @@ def python_calls(code: str, operands: Sequence[str] = ()) -> Iterator[Inner]:
     reader = PythonCode(operands)
     reader.in_memory = bool(found := _CONNECTED.findall(code)) and all(name == ":memory:" for name in found)
     calls = reader.calls(tree)
-    yield from islice(calls, _MOST_CALLS)
+    yield from (found := list(islice(calls, _MOST_CALLS)))
+    yield from unsaid_calls(code, found)
     if "get_method" in code and "DELETE" in code:
         yield from _own_method(tree)
     if reader.cut or next(calls, None) is not None:

@@ -80,6 +80,7 @@ _PRINTS: Final = lazy_regex(r"\b(?:print|printf|puts|say|write|fwrite|fputs|pipe
 _LISTED: Final = frozenset({"pcntl_exec", "system2", "System.cmd"})
 """Functions that get a program and its arguments."""
 _SQL: Final = lazy_regex(r"(?i)\s*(?:drop|delete|truncate|update|alter)\s")
+_DEEP: Final = lazy_regex(r"(?i)\bfind(?:depth)?\b|walk|recurs|\*\*|CHILD_FIRST")
 _MATCHES: Final = lazy_regex(
     r"->exec|(?<!child_process)(?<!\bcp)(?<!\bproc)(?<!\bshell)(?<!\bKernel)(?<!\bProcess)\.exec$"
 )
@@ -188,6 +189,7 @@ def _calls(table: Mapping[str, tuple[str, ...]], program: str, code: str) -> Ite
             if gathered is None:
                 gathered = _gathered(code)
             words = gathered if command[0] == "rm" else []
+            command = TREE if words and _DEEP.search(code) else command
         if command[0] in ("kill", "chmod"):
             command, words = _numbered(command, code[match.end() : end], words)
         if not words:

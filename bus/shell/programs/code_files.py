@@ -38,10 +38,10 @@ _LANGUAGES: Final[Mapping[str, str]] = {
 }
 """By ending, the interpreter of such a file; empty for a language whose functions are not listed."""
 _LOOKS: Final = TAKES_WORDS | names(
-    "git chmod chown chgrp sed gsed awk gawk sort black isort gofmt goimports golangci-lint rustfmt clang-format clang-tidy shfmt"
+    "git chmod chown chgrp sed gsed awk gawk sort black isort gofmt goimports golangci-lint rustfmt clang-format clang-tidy"
     " code vim vi nvim nano emacs less more bat stat scp rsync tar zip gzip aws gsutil gcloud terraform gh mkdir truncate"
-    " biome oxlint rubocop perltidy phpcs phpstan standard stylelint pylint flake8 pyright tsc vulture bandit markdownlint cloc"
-    " tokei wc file du shasum sha1sum cksum strings od xxd hexdump open xdg-open pbcopy xclip dos2unix touch find fd"
+    " shfmt biome oxlint rubocop perltidy phpcs phpstan standard stylelint pylint flake8 pyright tsc vulture bandit"
+    " markdownlint cloc tokei wc file du shasum sha1sum cksum strings od xxd hexdump open xdg-open pbcopy xclip touch find fd"
 )
 """Programs that look at a file of code, format, check or copy it, and do not run it."""
 _BY_FOLDER: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {

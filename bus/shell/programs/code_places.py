@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Final
 
 from bus.lazy.regex import lazy_regex
-from bus.shell.inner import RUN_BY_UNKNOWN, names
+from bus.shell.inner import RUN_BY_UNKNOWN
 
 _MOST: Final = 64
 _LONGEST: Final = 4 * 1024
 _LITERAL: Final = lazy_regex(
     r"""\"\"\"(.{1,4096}?)\"\"\"|'''(.{1,4096}?)'''|"((?:\\.|[^"\\]){1,4096})"|'((?:\\.|[^'\\\n]){1,4096})'|`((?:\\.|[^`\\]){1,4096})`"""
-    r"""|<<[~-]?['"]?([A-Z]\w*)['"]?[^\n]*\n(.{1,4096}?)\n[ \t]*\6\b|\b(?:qw|q|qq)\s*[({\[]([^)}\]]{1,1024})[)}\]]|%w[\[({]([^\])}]{1,1024})[\])}]"""
+    r"""|<<[~-]?['"]?([A-Z]\w*)['"]?[^\n]*\n(.{1,4096}?)\n[ \t]*\6\b"""
+    r"""|\b(?:qw|q|qq)\s*[({\[]([^)}\]]{1,1024})[)}\]]|%w[\[({]([^\])}]{1,1024})[\])}]"""
     r"""|\bR"(?:\w*)\((.{1,4096}?)\)\w*\"""",
     re.DOTALL,
 )
@@ -45,20 +46,20 @@ _HOME: Final = lazy_regex(
     r"""\bos\.UserHomeDir\(|\b(?:os\.)?Getenv\("HOME"\)|\bgetProperty\(\s*"user\.home"|\bgetenv\(\s*["']HOME["']\)|\benv::(?:var|var_os)\(\s*"HOME"|\b(?:dirs::)?home_dir\(\)"""
     r"""|\bNSHomeDirectory\(\)|homeDirectoryForCurrentUser|SpecialFolder\.UserProfile|\bhomedir\(\)|\bDir\.home\b|ENV(?:\[|\.fetch\(|\{)\s*['"]?HOME['"]?"""
     r"""|process\.env\.(?:HOME|USERPROFILE)|Platform\.environment\[['"]HOME['"]\]|\bexpanduser\(\s*['"]~|\bPath\.home\(\)|Deno\.env\.get\(['"]HOME['"]\)"""
-    r"""|System\.user_home|getHomeDirectory|\$HOME\b|\bGetEnvironmentVariable\(\s*"(?:HOME|USERPROFILE)\""""
+    r"""|(?<=[\s,(=])~(?=\s*[,);])|System\.user_home|getHomeDirectory|\$HOME\b|\bGetEnvironmentVariable\(\s*"(?:HOME|USERPROFILE)\""""
 )
 _ROOT: Final = lazy_regex(
     r"""(?:\b(?:opendir|readdir\w*|walk\w*|Walk\w*|WalkDir::new|scandir|children|entries|find\w*|glob\w*|chdir|list\w*|DirEntries|read_dir|nftw|getFiles"""
-    r"""|Path\.of|Paths\.get|new File|GetFiles|GetDirectories|Enumerate\w+)\s*(?:\(\s*\S{0,24}?\s*)?|\b(?:root|dir|base|target|path)\w*\s*(?::=|=)\s*)['"]/['"]"""
+    r"""|Path\.of|Paths\.get|new File|GetFiles|GetDirectories|Enumerate\w+)\s*(?:\(\s*\S{0,24}?\s*)?"""
+    r"""|\b(?:root|dir|base|target|path)\w*\s*(?::=|=)\s*)['"]/['"]"""
 )
 _TEMPORARY: Final = lazy_regex(r"(?i)tempfile|mk[sd]?temp|temp_?dir|tmp_?path|tmp_?dir|tempnam|\bDir\.mktmpdir")
 """Code that makes temporary files deletes them again."""
 _ARGUMENTS: Final = lazy_regex(
-    r"""(?:[\s,\[\]()]|vec!|&|\.\w{1,6}\()*(?:'((?:\\.|[^'\\\n]){0,512})'|"((?:\\.|[^"\\\n]){0,512})"|`([^`\n]{0,512})`)"""
+    r"""(?:[\s,\[\]()]|vec!|&|\.\w{1,6}\(|\b[\w.]{1,24}\()*(?:'((?:\\.|[^'\\\n]){0,512})'|"((?:\\.|[^"\\\n]){0,512})"|`([^`\n]{0,512})`)"""
 )
 _WORDS: Final = lazy_regex(r"[^\s;&|]+")
 _DANGEROUS: Final = frozenset(RUN_BY_UNKNOWN)
-_SHELLS: Final = names("sh bash zsh dash ksh fish cmd powershell pwsh")
 _SHELL_LITERAL: Final = lazy_regex(
     r"""['"`](?:/bin/|/usr/bin/)?(?:sh|bash|zsh|dash|ksh|pwsh|powershell)(?:\.exe)?(?: -[is]+)?['"`]"""
 )
@@ -78,14 +79,10 @@ def places_in(code: str) -> list[str]:
         return []
     found: dict[str, None] = {}
     for text, before in _literals(code):
-        for word in text.split() if " " in text and "\n" not in text and len(text) < 512 else (text,):
-            if (
-                _PLACE.match(word)
-                and not _NO_PLACE.match(word)
-                and not _READ_ONLY.search(before)
-                and not _SAID.search(before)
-            ):
-                found[word.replace("\\\\", "\\")] = None
+        words = text.split() if " " in text and len(text) < 512 else [text]
+        if not all(map(_PLACE.match, words)) or _READ_ONLY.search(before) or _SAID.search(before):
+            continue
+        found |= {word.replace("\\\\", "\\"): None for word in words if not _NO_PLACE.match(word)}
     if _HOME.search(code):
         found["~"] = None
     if _ROOT.search(code):
@@ -106,6 +103,8 @@ def commands_in(code: str, *, printed: bool = False) -> Iterator[list[str] | str
             while len(words) < _MOST and (more := _ARGUMENTS.match(code, place)) is not None:
                 words.append(more[1] or more[2] or more[3] or "")
                 place = more.end()
+            if plain.endswith("rm") and all(word[:1] == "-" for word in words[1:]):
+                words += places_in(code)  # `"rm", "-rf", folder`
             if len(words) > 1 and RUN_BY_UNKNOWN[plain.rpartition("/")[2]].match(words[1]):
                 yield words
         elif " " in plain and _names_command(plain):
@@ -121,7 +120,7 @@ def _names_command(text: str) -> bool:
     words = _WORDS.findall(text.replace("\\n", " "))
     return any(
         (follows := RUN_BY_UNKNOWN.get(word.rpartition("/")[2])) is not None and follows.match(after)
-        for word, after in zip(words, words[1:], strict=False)
+        for word, after in pairwise(words)
     )
 
 

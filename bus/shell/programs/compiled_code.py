@@ -14,8 +14,9 @@ from bus.shell.programs.service_calls import service_calls
 _MOST: Final = 512
 _LONGEST: Final = 64 * 1024
 _DELETES: Final = lazy_regex(
-    r"""\b(?:deleteDir|deleteRecursively|removeDirectoryRecursive|removePathForcibly|del_dir_r|delete-directory/files|delete-directory-tree|delete-tree|"""
-    r"""file delete -force|removeItem|rm_rf!?|deleteTree|deleteAbsolute|deleteFile|deleteFileAbsolute|RemoveAll|os\.Remove|syscall\.(?:Unlink|Rmdir)"""
+    r"""\b(?:deleteDir|deleteRecursively|removeDirectoryRecursive|removePathForcibly|del_dir_r|delete-directory/files|delete-directory-tree|"""
+    r"""delete-tree|file delete -force|removeItem|rm_rf!?|deleteTree|deleteAbsolute"""
+    r"""|deleteFile|deleteFileAbsolute|RemoveAll|os\.Remove|syscall\.(?:Unlink|Rmdir)"""
     r"""|remove_dir_all|remove_file|remove_dir|remove_all|filesystem::remove|fs::remove"""
     r"""|Files\.delete\w*|FileUtils\.(?:delete\w*|forceDelete\w*|cleanDirectory|rm\w*)|deleteDirectory|deleteIfExists|walkFileTree"""
     r"""|unlink(?:at)?|rmdir|nftw|removeDir|removeFile|delete-directory|delete-file|delete-path|deleteSync|os\.rm\w*|rmtree|Sys\.(?:remove|rmdir))\b"""

@@ -8,6 +8,7 @@ from typing import Final
 from bus.lazy.regex import lazy_regex
 from bus.shell.commands import Command
 from bus.shell.inner import names
+from bus.shell.programs.cloned_code import cloned_code
 from bus.shell.words import UNKNOWN
 
 _MOVES: Final = names("mv gmv")
@@ -25,6 +26,8 @@ def follow_ups(items: Sequence[Command], text: str) -> Iterator[Command]:
         yield from _deleted_after_move(items)
     if "kill" in text and ("pgrep" in text or "pidof" in text or "ps " in text):
         yield from _killed_by_name(items)
+    if "clone " in text or "degit" in text or "svn " in text:
+        yield from cloned_code(items)
 
 
 def _deleted_after_move(items: Sequence[Command]) -> Iterator[Command]:

@@ -1,0 +1,109 @@
+"""Repositories that a line clones and whose scripts it then runs unread: `git clone URL && bash repo/install.sh`."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from bus.lazy.regex import lazy_regex
+from bus.shell.commands import Command
+from bus.shell.inner import names
+from bus.shell.interpreters import find_interpreter
+from bus.shell.script_runners import SHELLS
+from bus.shell.words import UNKNOWN
+
+SOURCE: Final = "clone"
+"""Stands for the program that wrote the code, in `Command.code_from`."""
+_CLONERS: Final = names("git gh glab hg svn degit tiged jj")
+_VALUES: Final = names(
+    "-b --branch --depth -o --origin -c --config --reference -u --upload-pack -j --jobs --filter --template --shallow-since"
+    " --separate-git-dir -r --revision --server-option"
+)
+_SCRIPT: Final = lazy_regex(
+    r"(?i)(?:install|setup|bootstrap|deploy|provision|init)[\w.-]*|[\w.-]+\.(?:sh|bash|zsh|run|ps1|bat|cmd)"
+)
+_CHECKED: Final = names("configure gradlew mvnw manage.py autogen.sh")
+_ROOT: Final = names("sudo doas pkexec")
+_BUILDERS: Final = names(
+    "make gmake ninja npm pnpm yarn pip pip3 cargo rake just task invoke ansible-playbook terraform meson cmake"
+)
+_INSTALLS: Final = lazy_regex(r"(?:un|pre|post|re)?install(?:[-_:]\w+)?|deploy|bootstrap|provision|setup")
+_MOST: Final = 256
+
+
+def cloned_code(items: Sequence[Command]) -> Iterator[Command]:
+    """The commands among `items` that run code of a repository which an earlier one has cloned, as they run it."""
+    folders: list[str] = []
+    root = False
+    for command in items[:_MOST]:
+        if command.program in _CLONERS and (folder := _folder(command)):
+            folders.append(folder)
+        elif folders and (command.program in _ROOT or _runs(command, folders, root=root)):
+            if command.program not in _ROOT:
+                yield command._replace(code_from=(SOURCE,))
+            root = command.program in _ROOT
+            continue
+        root = command.program in _ROOT
+
+
+def _folder(command: Command) -> str:
+    """The folder that a command clones into; empty where it clones nothing."""
+    words = command.words
+    base, place = command.directory, 0
+    while command.program == "git" and place < len(words) and words[place][:1] == "-":
+        if words[place] == "-C" and place + 1 < len(words):
+            base = posixpath.join(base, words[place + 1])
+        place += 2 if words[place] in ("-C", "-c") else 1
+    verbs = words[place : place + 2]
+    if command.program in ("degit", "tiged"):
+        rest = words
+    elif "clone" in verbs or "checkout" in verbs[:1] or verbs[:1] == ("co",):
+        if command.program == "git" and verbs[:1] != ("clone",):
+            return ""
+        rest = words[place + (1 if verbs[0] in ("clone", "checkout", "co") else 2) :]
+    else:
+        return ""
+    given = [
+        word for number, word in enumerate(rest) if word[:1] != "-" and (not number or rest[number - 1] not in _VALUES)
+    ]
+    if not given:
+        return ""
+    name = (
+        given[1] if len(given) > 1 else posixpath.basename(given[0].rstrip("/")).rpartition(":")[2].removesuffix(".git")
+    )
+    return _path(base, name) if name.strip(UNKNOWN) else ""
+
+
+def _path(directory: str, word: str) -> str:
+    return posixpath.normpath(word if word.startswith(("/", "~")) else posixpath.join(directory, word))
+
+
+def _runs(command: Command, folders: Sequence[str], *, root: bool) -> bool:
+    """Whether a command runs code of one of these folders that its name or its rights make more than a build or a test."""
+    words = command.words
+    program = command.program
+    if program in SHELLS or program in ("source", ".") or find_interpreter(program) is not None:
+        if not words or not {"-c", "-m", "-e"}.isdisjoint(words[:1]):
+            return False
+        script = next((word for word in words if word[:1] != "-"), "")
+        return bool(script) and _is_inside(_path(command.directory, script), folders)
+    if "/" in command.path:
+        path, name = _path(command.directory, command.path), posixpath.basename(command.path)
+        return _is_inside(path, folders) and name not in _CHECKED and (root or _SCRIPT.fullmatch(name) is not None)
+    if program in _BUILDERS:
+        folder = next(
+            (words[place + 1] for place, word in enumerate(words[:-1]) if word in ("-C", "--prefix", "-f")), "."
+        )
+        if not _is_inside(_path(command.directory, folder), folders):
+            return False
+        if program in ("ansible-playbook", "terraform"):
+            return program == "ansible-playbook" or "apply" in words
+        if program in ("npm", "pnpm", "yarn", "pip", "pip3", "cargo", "meson", "cmake"):
+            return root or (program in ("npm", "pnpm") and not {"-g", "--global"}.isdisjoint(words))
+        return root or any(_INSTALLS.fullmatch(word) for word in words)
+    return False
+
+
+def _is_inside(path: str, folders: Sequence[str]) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
