@@ -77,8 +77,13 @@ _STATEMENTS: Final = frozenset(
 )
 
 
+def new_parser() -> Parser:
+    """A parser of Bash. Threads must not share one."""
+    return _parsers()()
+
+
 @lru_cache(maxsize=1)
-def _new_parser() -> Callable[[], Parser]:
+def _parsers() -> Callable[[], Parser]:
     import tree_sitter  # see TYPE_CHECKING above
     import tree_sitter_bash
 
@@ -158,7 +163,7 @@ def _masked(match: re.Match[bytes]) -> bytes:
 
 
 def _parsed(source: bytes, seconds: float) -> Tree | None:
-    parser = _new_parser()()  # one for each text: a parser must not be shared by threads
+    parser = new_parser()  # one for each text
     if len(source) <= _PARSE_AT_ONCE:
         return parser.parse(source)
     deadline = monotonic() + seconds

@@ -188,7 +188,8 @@ least {costs.bench.rounds}. The ratio is ours divided by the baseline's.
 
 {table(("what", "against", "ratio", "bar", "bar met", "ours"), map(_bench_row, costs.bench.figures))}
 Single rounds vary by a third with the load of the machine's other guests. The ratio of a request also depends on which of its
-three processes share a core, and the scheduler moves them every second. So the benchmark has a ratio for each placement too.\
+three processes share a core, and the scheduler moves them every second. So the benchmark has a ratio for each placement too.
+The bars of guards in µs are for this machine; [guards](guards.md) has them as ratios, for any machine.\
 {_agents(costs.agents)}"""
 
 

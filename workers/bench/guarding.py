@@ -1,4 +1,6 @@
-"""The time of the default guards for one command line, beside parsing or splitting the same line, and beside 50 microseconds.
+"""The time of the guards for one command line, beside parsing or splitting the same line, and beside a bar in microseconds.
+
+A bar in microseconds says nothing on a machine of another speed, so each has its ratio too: to `shlex.split` of the same lines.
 
 No line of the held-out corpus (`tests/corpora/README.md`) is shown, only the medians.
 """
@@ -23,7 +25,7 @@ from bus.hooksets.in_force import HookSet, Layered
 from bus.matching.disk import full_disk
 from bus.matching.rules import check_rule, judge
 from bus.shell import commands
-from bus.shell.parsing import syntax_tree
+from bus.shell.parsing import new_parser, syntax_tree
 from bus.tool_arguments import command_of
 from workers.bench.rounds import Figure, Sizes, figure
 from workers.runtime.process import collect_garbage_seldom
@@ -31,6 +33,9 @@ from workers.runtime.process import collect_garbage_seldom
 _T = TypeVar("_T")
 _CORPORA: Final = Path(__file__).parents[2] / "tests" / "corpora"
 _PARSING: Final = "tree-sitter parsing the same lines"
+"""As guards parse a line: made readable for the grammar, by a parser of its own (`bus.shell.parsing`)."""
+_BARE_PARSING: Final = "one parser of tree-sitter, the same lines"
+"""Nothing but the library: the same lines as bytes, and one parser for all of them."""
 _SPLITTING: Final = "shlex.split of the same lines"
 """A baseline in Python: how fast the machine runs Python at that moment changes both sides alike."""
 _BAR: Final = 50.0
@@ -39,6 +44,11 @@ _BAR_NAME: Final = "the bar of 50 µs"
 _ALL_BAR: Final = 100.0
 """The most microseconds that all packs together may take at the median."""
 _ALL_BAR_NAME: Final = "the bar of 100 µs"
+_SPLIT: Final = 12.0
+"""Microseconds in which `shlex.split` split a harmless held-out line, in the recorded runs that met the bar of 50
+(docs/costs.json, 2026-11-23: 11.9 and 12.1 µs)."""
+_SPLIT_ANY: Final = 13.0
+"""The same for any held-out line: 12.8 and 13.3 µs."""
 
 
 async def guard_figures(_url: str, rounds: int, sizes: Sizes) -> list[Figure]:
@@ -56,14 +66,13 @@ async def guard_figures(_url: str, rounds: int, sizes: Sizes) -> list[Figure]:
     ]
     if not _is_installed():
         lines = _corpus("held-out")
-        for name, some in (("a harmless held-out line", _harmless(lines)), ("any held-out line", _shell_lines(lines))):
-            taken, split = _guarding_rounds(hooks, some[: sizes.lines], rounds, sizes)
-            figures.append(figure(f"guards, {name} at the median", _BAR_NAME, "µs", taken, [_BAR] * rounds, bar=1.0))
-            figures.append(figure(f"guards, {name} beside splitting it", _SPLITTING, "µs", taken, split))
-        taken, split = _guarding_rounds(_compiled(packs()), _shell_lines(lines)[: sizes.lines], rounds, sizes)
-        name, bar = "guards, any held-out line by all packs", [_ALL_BAR] * rounds
-        figures.append(figure(f"{name} at the median", _ALL_BAR_NAME, "µs", taken, bar, bar=1.0))
-        figures.append(figure(f"{name} beside splitting it", _SPLITTING, "µs", taken, split))
+        harmless, shell_lines = _harmless(lines)[: sizes.lines], _shell_lines(lines)[: sizes.lines]
+        figures += _beside_bar("a harmless held-out line", hooks, harmless, rounds, sizes, _BAR, _SPLIT)
+        figures += _beside_bar("any held-out line", hooks, shell_lines, rounds, sizes, _BAR, _SPLIT_ANY)
+        every = _compiled(packs())
+        figures += _beside_bar(
+            "any held-out line by all packs", every, shell_lines, rounds, sizes, _ALL_BAR, _SPLIT_ANY
+        )
     return figures
 
 
@@ -106,16 +115,31 @@ def _shell_lines(lines: Iterable[CorpusLine]) -> list[Event]:
     )
 
 
-def _guarding_rounds(
-    hooks: HookSet, events: Sequence[Event], rounds: int, sizes: Sizes
-) -> tuple[Sequence[float], Sequence[float]]:
-    """By round, the median microseconds to read and judge a line, and those to split it, in passes of their own in turn."""
+def _beside_bar(
+    name: str, hooks: HookSet, events: Sequence[Event], rounds: int, sizes: Sizes, bar: float, split: float
+) -> list[Figure]:
+    """Reading and judging a line beside a bar in microseconds, and beside splitting and parsing the same lines.
+
+    The ratio to splitting has the same bar, for a machine of any speed: `split` is what splitting these lines took where the
+    bar in microseconds was met.
+    """
     lines = [event.input["command"] for event in events]
+    sources = [line.encode() for line in lines]
+    parse = new_parser().parse
+    sides: list[Callable[[], float]] = [
+        lambda: _median_of(partial(_judge, hooks), events),
+        lambda: _median_of(_split, lines),
+        lambda: _median_of(parse, sources),
+    ]
     for _ in range(sizes.warm_ups):
-        _median_of(partial(_judge, hooks), events)
-    taken = [(_median_of(partial(_judge, hooks), events), _median_of(_split, lines)) for _ in range(rounds)]
-    ours, theirs = zip(*taken, strict=True)
-    return ours, theirs
+        sides[0]()
+    ours, splitting, parsing = zip(*[[side() for side in sides] for _ in range(rounds)], strict=True)
+    bar_name = _BAR_NAME if bar == _BAR else _ALL_BAR_NAME
+    return [
+        figure(f"guards, {name} at the median", bar_name, "µs", ours, [bar] * rounds, bar=1.0),
+        figure(f"guards, {name} beside splitting it", _SPLITTING, "µs", ours, splitting, bar=round(bar / split, 1)),
+        figure(f"guards, {name} beside parsing it", _BARE_PARSING, "µs", ours, parsing),
+    ]
 
 
 def _median_of(work: Callable[[_T], object], items: Iterable[_T]) -> float:
