@@ -61,12 +61,20 @@ def compile_regex(pattern: str, *, allow_backtracking: bool = False, own: bool =
         raise PatternError(f"bad regular expression {pattern!r}: {_message(error)}", hint=_hint(pattern)) from None
 
 
-def find_group(pattern: str, text: str, group: int) -> str:
-    """The text of a group at the first place that the pattern fits, or of the whole place; empty if there is none."""
+@lru_cache(maxsize=512)
+def compile_groups(pattern: str) -> Any:
+    """RE2's own expression, whose matches have groups; PatternError says what is wrong with the pattern."""
     compile_regex(pattern)  # raises PatternError with our message
     import re2
 
-    found = re2.compile(pattern).search(text)
+    options = re2.Options()
+    options.log_errors, options.max_mem = False, 8 << 20
+    return re2.compile(pattern, options)
+
+
+def find_group(pattern: str, text: str, group: int) -> str:
+    """The text of a group at the first place that the pattern fits, or of the whole place; empty if there is none."""
+    found = compile_groups(pattern).search(text)
     if found is None:
         return ""
     return str(found.group(group if 0 <= group <= found.re.groups else 0) or "")

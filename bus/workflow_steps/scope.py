@@ -13,7 +13,7 @@ from bus.events import Event, EventType
 from bus.plugins.conversion import hook_event
 from bus.shell import commands_if_light
 from bus.workflow_steps.state import FlowState
-from bus.workflows.python_expressions import NamedFields
+from bus.workflows.python_values import NamedFields
 from bus.workflows.values import Workflow
 
 _SHOWN_OUTPUT: Final = 100_000

@@ -131,18 +131,18 @@ class Work:
         names: Mapping[str, Any] = self.names() if language == "python" else self.cel_names()
         try:
             return await is_true(when, language, names, self.effects.condition)
-        except PatternError:
-            return counts and language == "cel"  # reading the file has said so
+        except PatternError as error:  # reading the file has said so
+            return self._unclear(when, error, blocks=True) if counts and language == "python" else counts
         except FleethookError as error:
             if language == "python":
-                return self._unclear(when, error, counts)
+                return self._unclear(when, error, blocks=counts)
             if counts or not isinstance(error, ConditionError):
                 self.notes.append(
                     f"workflow {self.workflow.name!r}: {error}; it counts as {'true' if counts else 'false'}"
                 )
             return counts
 
-    def _unclear(self, when: str, error: FleethookError, blocks: bool) -> bool:
+    def _unclear(self, when: str, error: FleethookError, *, blocks: bool) -> bool:
         """What a condition of Gobby's files counts as that could not be evaluated.
 
         It is false, as in Gobby, unless it is that of a rule that blocks and the failure policy is deny. The person is told

@@ -11,11 +11,12 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from bus.errors import PatternError
+from bus.workflows.python_values import FUNCTIONS as PYTHON_FUNCTIONS
+from bus.workflows.python_values import NAMES as PYTHON_NAMES
 
 FUNCTIONS: Final = frozenset(
     {
-        "len", "bool", "str", "int", "list", "dict",
-        "any", "all", "min", "max", "sum", "abs", "round", "float", "sorted", "set", "tuple",
+        *PYTHON_FUNCTIONS,
         "user_says", "command_contains", "command_in", "artifact_exists", "has_handoff", "has_previous_session",
         "mcp_called", "mcp_failed", "mcp_result_is_null", "mcp_result_has",
         "task_tree_complete", "task_needs_user_review", "has_stop_signal",
@@ -29,7 +30,7 @@ NAMES: Final = frozenset(
         "file", "command", "prompt", "session_id", "cwd", "source", "timestamp", "project",
         "variables", "vars", "shared", "state", "workflow_state", "workflow", "context", "session", "config",
         "artifacts", "observations", "step", "phase", "step_action_count", "phase_action_count", "total_action_count",
-        "handoff", "summary", "has_handoff", "has_previous_session", "from_step", "to_step",
+        "handoff", "summary", "has_handoff", "has_previous_session", "from_step", "to_step", *PYTHON_NAMES,
     }
 )  # fmt: skip
 """The other names that are always there."""
@@ -62,6 +63,7 @@ def unknown_names(text: str, variables: Collection[str] | None) -> Iterator[tupl
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise PatternError(f"bad condition {text!r}") from error
     bound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
     seen: set[str] = set()
     for node in ast.walk(tree):

@@ -26,6 +26,10 @@ _ANSWERS: Final[Mapping[str, str]] = {
 _ABOUT_TASKS: Final = re.compile(rf"\b({'|'.join(_ANSWERS)})\s*\(")
 
 
+def _end(path: PathParts) -> str:
+    return NO_BLOCK if "rules" in path or "rule_definitions" in path else ""
+
+
 def _is_python(text: str) -> bool:
     try:
         ast.parse(text.strip(), mode="eval")
@@ -73,7 +77,7 @@ class Checks:
             self._conditions.append((path, text))
         elif _is_python(text):  # Gobby takes it for false where it cannot evaluate it
             problem = self.problems.pop()
-            self.warnings.append(f"{problem}; it is always false")
+            self.warnings.append(f"{problem}; it is always false{_end(path)}")
         asked = _ABOUT_TASKS.search(text)
         if asked is not None:
             self.warn(path, f"{asked[1]}() asks Gobby's store of tasks, which is not here: {_ANSWERS[asked[1]]}")
@@ -81,7 +85,7 @@ class Checks:
     def check_names(self, variables: Collection[str] | None) -> None:
         """Warn of each condition that reads what nothing has; `variables` is what the workflow sets, None if unknown."""
         for path, text in self._conditions:
-            end = NO_BLOCK if "rules" in path or "rule_definitions" in path else ""
+            end = _end(path)
             for name, never in unknown_names(with_functions(text), variables):
                 if never:
                     self.warn(path, f"conditions have no {name}: this one is false where it reads it{end}")

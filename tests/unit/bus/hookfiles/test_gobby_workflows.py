@@ -7,6 +7,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import msgspec
 import pytest
 
 from bus.events import Event
@@ -153,8 +154,6 @@ class Session:
 
 def started(hook: Hook) -> Session:
     """A session to which a person has given the workflow."""
-    import msgspec
-
     workflow = hook.workflow
     assert workflow is not None
     assert workflow.start.by == "order", "a step workflow of a folder waits for a person"
@@ -449,7 +448,29 @@ def test_a_condition_that_gobby_could_not_evaluate_either_is_false_and_named(tmp
     file, _ = load_foreign(tmp_path, "user")
     (warning,) = file.warnings
     assert warning.startswith(f"{tmp_path / 'filters.yaml'}:7:")
-    assert warning.endswith("this operator is not allowed; it is always false")
+    assert warning.endswith("`| length` is a filter of templates (column 8); write len(x); it is always false")
+
+
+def test_a_rule_in_a_form_that_no_condition_has_is_named_and_blocks_where_failures_deny(tmp_path: Path) -> None:
+    text = """
+    name: forms
+    steps:
+      - name: one
+        rules:
+          - {when: "os.path.exists('plan.md')", action: block, message: no plan}
+    """
+    workflow = read(tmp_path, forms=text)["forms"]
+    file, _ = load_foreign(tmp_path, "user")
+    (warning,) = file.warnings
+    assert warning.startswith(f"{tmp_path / 'forms.yaml'}:6:")
+    assert "a plugin can register such a condition (`register_condition`)" in warning
+    assert warning.endswith("it is always false; the rule does not block there")
+    for policy, decision in (("allow", "abstain"), ("deny", "deny")):
+        hook = msgspec.structs.replace(workflow, on_failure=policy)
+        called = started(hook).send("tool:pre_execute", tool="Write")
+        assert called is not None
+        assert called.record.decision == decision
+        assert "cannot be evaluated" in " ".join(called.record.notes)
 
 
 def test_a_workflow_that_only_extends_another_is_one_too(tmp_path: Path) -> None:

@@ -10,13 +10,17 @@ from typing import Any
 import pytest
 
 from bus.errors import ConditionError, ConfigError, PatternError
+from bus.events import Event
+from bus.workflow_steps.scope import event_names
 from bus.workflows.expressions import compile_expression, is_true
-from bus.workflows.python_expressions import NamedFields, compile_python
+from bus.workflows.python_expressions import compile_python
+from bus.workflows.python_values import NamedFields
 from bus.workflows.templates import check_template, command_line, render, render_value
 from tests.support.rows import rows
 
 pytestmark = pytest.mark.req("G-16")
 
+STOP = event_names(Event(type="agent:stop"))["event_type"]
 NAMES = {
     "event": NamedFields({"data": {"reason": "clear", "n": 3}, "source": "claude"}, "x"),
     "tool_name": "Bash",
@@ -51,10 +55,12 @@ def test_python_expressions_read_what_gobby_reads(text: str, expected: bool) -> 
         "__import__('os')",
         "().__class__",
         "event.__class__",
-        "tool_name.format(event)",
+        "'{0.__class__}'.format(event)",
         "[x.__class__ for x in tool_args]",
         "lambda: 1",
-        "2 ** 99",
+        "2 ** 9999",
+        "getattr(event, '__class__')",
+        "open('/etc/passwd')",
         "x = 1",
         "event.data.get('a') && b",
         "[" * 60 + "1" + "]" * 60,
@@ -68,7 +74,7 @@ def test_python_expressions_run_no_code(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["missing", "event.nothing", "tool_name * 9", "'a' % 1", "variables.plan.x", "1 < 'a'"]
+    "text", ["missing", "event.nothing", "tool_name * 9999", "'a' % 1", "variables.plan.x", "1 < 'a'"]
 )
 def test_what_cannot_be_evaluated_is_an_error_of_the_condition(text: str) -> None:
     with pytest.raises(ConditionError):
@@ -144,9 +150,10 @@ def test_what_an_older_gobby_evaluated_is_evaluated(text: str, value: bool) -> N
 @pytest.mark.parametrize(
     "text",
     [
-        "[[a for a in b] for b in c]",
-        "[a for a in b for c in d]",
-        "f'{a:>{b}}'",
+        "[[[[a for a in b] for b in c] for c in d] for d in e]",
+        "re.search('(?=x)y', a)",
+        "re.search('(', a)",
+        "os.path.basename(a)",
         "(lambda: 1)()",
         "a.__class__",
         "x | length",
@@ -155,6 +162,52 @@ def test_what_an_older_gobby_evaluated_is_evaluated(text: str, value: bool) -> N
 def test_what_could_take_long_or_reach_out_is_refused(text: str) -> None:
     with pytest.raises(PatternError):
         compile_python(text)
+
+
+@rows(
+    "text",
+    [
+        "isinstance(files, list) and not isinstance(prompt, (int, dict)) and type(prompt).__name__ == 'str'",
+        "re.search(r'a-(\\w)', prompt).group(1) == 'b' and re.match('b', prompt) is None",
+        "re.search('A-B', prompt, re.IGNORECASE) and re.findall('[ab]', prompt) == ['a', 'b']",
+        "(m := re.fullmatch('(?P<x>.)-b', prompt)) and m['x'] == 'a' and re.sub('(a)', r'<\\1>', prompt) == '<a>-b'",
+        "2 ** 10 == 1024 and 1 << 3 | 1 == 9 and 7 // 2 % 2 == 1",
+        "set(files) & {'a.py'} and {'a.py'} <= set(files) and not set(files) - {'a.py', 'b.ts'}",
+        "set(files).issuperset(['a.py']) and prompt in {prompt} and kind in {'after_agent'} and kind not in {'x'}",
+        "any(name.endswith('.py') for name in files) and sum(1 for _ in files) == 2",
+        "{k: len(v) for k, v in tool_args.items()} == {'command': 3} and [i for i, _ in enumerate(files)] == [0, 1]",
+        "[x + y for x in 'ab' for y in 'c' if x != 'b'] == ['ac'] and [[n for n in files] for _ in range(2)]",
+        "sorted(files, key=lambda name: name[-1])[0] == 'b.ts' or sorted(files, key=lambda n: -len(n))[0] == 'a.py'",
+        "f'{len(files):>3}|{prompt!r}' == \"  2|'a-b'\" and '{}-{x}'.format(1, x=2) == '1-2' and '%s %d' % ('a', 1) == 'a 1'",
+        "files[::-1][0] == 'b.ts' and [*files, 'c'][-1] == 'c' and {**tool_args, 'n': 1}['n'] == max(*[1, 0])",
+        "getattr(event, 'nothing', 3) == 3 and hasattr(event, 'source') and 'ab' * 2 == 'abab'",
+        "any(n > 1 for n in [1, 2, 3]) and not all(x for x in [0]) and dict(zip('ab', [1, 2]))['b'] == 2",
+    ],
+)
+def test_what_people_write_in_python_is_evaluated(text: str) -> None:
+    names = {**NAMES, "prompt": "a-b", "files": ["a.py", "b.ts"], "tool_args": {"command": "abc"}, "kind": STOP}
+    assert compile_python(text)(names)
+
+
+@rows(
+    "text",
+    [
+        "sum(x * y * z for x in range(99) for y in range(99) for z in range(99))",
+        "[[1 for a in range(9999)] for b in range(9999)]",
+        "10 ** 10 ** 10",
+        "'x'.ljust(10 ** 9)",
+        "'%999999999d' % 1",
+        "f'{1:>999999999}'",
+        "('x' * 9999).replace('', 'y' * 9999)",
+        "round(1, -10 ** 9)",
+        "list(range(10 ** 9))",
+        "'{0:>99999999}'.format(1)",
+        "sorted([3, 1], key=lambda x: [[y for y in range(9999)] for z in range(99)])",
+    ],
+)
+def test_no_condition_takes_long_or_much_memory(text: str) -> None:
+    with pytest.raises(ConditionError, match=r"most|large|steps|allowed"):
+        compile_python(text)(NAMES)
 
 
 @pytest.mark.parametrize("text", ["('x' * 2).replace('', s)", "s.join(many)", "[1 for a in many]"])
