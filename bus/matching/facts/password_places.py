@@ -55,6 +55,11 @@ _SIGNED: Final = lazy_regex(
 DATA_SOURCE: Final = lazy_regex(r"(?P<name>[\w.-]{1,64}):(?P<bare>[^\s/@\"':]{8,64})@")
 """As in `user:x@tcp(db:3306)`."""
 
+_PGPASS: Final = lazy_regex(
+    r"(?P<name>:(?:5432|3306|6543|\*)):[\w.*-]{1,64}:[\w.*-]{1,64}:(?P<bare>\S{8,256})(?:\s|\Z)"
+)
+"""As in `.pgpass`."""
+
 _MOST_NAMES: Final = 2000
 _MOST_COMMANDS: Final = 32
 """So many places of one program are looked at in a text; this bounds the time for any text."""
@@ -82,6 +87,7 @@ PASSWORD_PLACES: Final = (
             (".login(", _AUTH_PAIR),
             ("basicauth(", _AUTH_PAIR),
             ("jwt.", _SIGNED),
+            *((port, _PGPASS) for port in (":5432:", ":3306:", ":6543:", ":*:")),
             *(
                 (name, _VALUE_OPTION)
                 for name in ("openssl ", "wg set", "vault login", "gpg ", "7z ", "zip ", "keytool ", "az login")
@@ -91,7 +97,8 @@ PASSWORD_PLACES: Final = (
     ),
 )
 ANY_PLACE: Final = (
-    r"://[^\s/:@]{0,64}:|@tcp\(|mysql|mariadb|\bcurl\b|\blogin\b|sshpass|redis-cli|\bbearer |\bbasic |\"auth\""
+    r"://[^\s/:@]{0,64}:|:(?:5432|3306|6543|\*):"
+    r"|@tcp\(|mysql|mariadb|\bcurl\b|\blogin\b|sshpass|redis-cli|\bbearer |\bbasic |\"auth\""
     r"|password-stdin|token-stdin|with-token|chpasswd|--stdin|\bsudo |<<<|\bauth ?= ?\w{0,30}\(|basicauth\(|\bjwt\."
     r"|\bopenssl\b|\bwg set\b|--passphrase|\b7z\b|\bzip -|storepass|htpasswd|ssh-keygen|\buser(?:add|mod)\b|ldapsearch"
     r"|mosquitto_|\b(?:https?|xh|curlie) .*(?:-a|--auth)[ =]"

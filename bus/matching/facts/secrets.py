@@ -6,16 +6,23 @@ found is described without its value, so that no reason carries it on.
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
 from bus.lazy.regex import lazy_regex
+from bus.matching.facts.command_secrets import IN_COMMANDS, places_in_commands
 from bus.matching.facts.password_places import ANY_PLACE, DATA_SOURCE, PASSWORD_PLACES
+from bus.matching.facts.random_values import (
+    LEAST_BITS,
+    LEAST_LENGTH,
+    UUID,
+    bits,
+    is_ordered,
+    is_placeholder,
+    looks_random,
+)
 from bus.matching.facts.token_formats import OTHER_PRIVATE_KEYS, PRIVATE_KEY, TOKEN_FORMATS, WEBHOOK_URL
 from bus.matching.regexes import compile_regex
 
@@ -32,7 +39,7 @@ class Secret(NamedTuple):
 
 
 _FORMATS: Final = (PRIVATE_KEY, *OTHER_PRIVATE_KEYS, WEBHOOK_URL, *TOKEN_FORMATS)
-_ANY_FORMAT: Final = "|".join(sorted(re.escape(needle) for one in _FORMATS for needle in one.needles))
+_ANY_FORMAT: Final = "|".join(sorted({one.gate for one in _FORMATS}))
 
 _KEYS: Final = (
     "api access auth account private signing encryption service storage master app jwt hmac session client subscription"
@@ -51,33 +58,45 @@ _NAMES: Final = (
         "identified",
         "securestring",
         "_key",
+        "_auth",
+        "_pat",
+        "fernet",
     ),
     *("connectionstring", "connection_string"),
     *(f"{kind}{sign}key" for kind in _KEYS.split() for sign in ("", "_", "-")),
 )
 """A name that contains one of these, in any case, says that its value is a secret."""
 _ANY_NAME: Final = (
-    "passw|passphrase|secret|token|credential|pwd|_pass|\\bpass[\"']{0,2}[ ]?[:=,]|identified by|connection_?string"
+    "passw|passphrase|secret|token|credential|pwd|_pass|_auth|_pat\\b|fernet"
+    "|(?:^|[^a-z])key['\"]?[ ]?[:=(]|\\bpass[\"']{0,2}[ ]?[:=,]|identified by|connection_?string"
     f"|(?:{_KEYS.replace(' ', '|')})[_-]?key|_key[\"' ]{{0,2}}[:=]|{ANY_PLACE}"
 )
-_ANY: Final = f"(?i){_ANY_FORMAT}|{_ANY_NAME}"
+_ANY: Final = f"(?i){_ANY_FORMAT}|{_ANY_NAME}|{IN_COMMANDS}"
 """A text without a match has no secret. Most texts are looked at only once, for this, and RE2 takes a microsecond."""
 
 _TELLING: Final = lazy_regex(r"[0-9A-Z!^*#~]")
 """A text without one of these has no value that looks random. Half of the command lines have none; to look takes 0.3 µs."""
 
-_VALUE: Final = r"""(?:"(?P<double>[^"\\\n]{12,512})"|'(?P<single>[^'\\\n]{12,512})'
-    |\\{0,4}["'`]?(?P<bare>[^\s"'`,;(){}<>\[\]\\]{12,512}))"""
+_CALL: Final = r"""(?:[A-Za-z_\[\]][\w.\[\]]{0,40}\([ ]?(?:["'][\w.-]{1,64}["'],[ ]?)?)?[bruf]{0,2}"""
+_VALUE: Final = rf"""(?:{_CALL}"(?P<double>[^"\\\n]{{12,512}})"|{_CALL}'(?P<single>[^'\\\n]{{12,512}})'
+    |\\{{0,4}}["'`]?(?P<bare>[^\s"'`,;(){{}}<>\[\]\\]{{12,512}}))"""
 _NAMED: Final = lazy_regex(
     rf"""(?x) (?P<name>[\w.-]{{3,64}}+) \\{{0,4}}["']?\]?
         (?P<sign>[ \t]{{0,4}}(?::[ ]?[&'\w<>\[\]|.]{{1,40}}[ ]=[ ]|=>|:=|=|:(?!:))[ \t]{{0,4}}
         |[ ](?i:is|to|as|by)[ ]|,[ \t]{{0,4}}(?=["'])|\([ ]?(?=["'])|>|[ ]?<<<[ ]?|["',\s]{{1,40}}value["']?[ ]?[:=][ \t]{{0,4}}
+        |["']?[ ]?\{{[^{{}}]{{0,200}}?\bdefault[ ]{{0,8}}=[ ]?|:[ ]?[|>][+-]?\n[ ]{{1,16}}
         |[ ](?:--body|--value|-b)[ =]|[ ]{{1,2}}) {_VALUE}"""
 )
-"""A name from the place where it says that it is secret, and its value. After a blank, the value is one of an option."""
+"""A name from the place where it says that it is secret, and its value. After a blank, the value is one of an option.
+
+The value may be in a call: `SecretStr("x")`, `getenv("NAME", "x")`."""
 _OPTION: Final = lazy_regex(r"(?:(?:(?<=\s)|\A)--?[\w-]{0,32}|\b(?:login|user)\s+\S{1,64}\s+)\Z")
 """What is before a name whose value follows after a blank: the beginning of an option, or a login in `.netrc`."""
 _BEFORE: Final = 80
+_LEAST_OF_PASSWORDS: Final = 12
+"""The least length beside a name such as `password`."""
+_LEAST_OF_LOGINS: Final = 8
+"""The least length where a program or an address takes a password and nothing else."""
 _MOST_NAMES: Final = 2000
 """So many places of one name are looked at in a text; this bounds the time for any text."""
 
@@ -85,33 +104,21 @@ _NO_SECRET_NAME: Final = lazy_regex(
     r"(?i)(?:hash|digest|checksum|_?id|name|ur[li]|path|file|type|field|label|length|count|endpoint|placeholder|policy"
     r"|regex|pattern|alg|algorithm|expires?|expiry|arn|ref|version|izer\w*)$"
 )
-_PLACEHOLDER: Final = lazy_regex(
-    r"(?i)example|sample|dummy|^django-insecure-|placeholder|your[-_]?|changeme|change[-_]me|replace|redacted|insert|todo|xxx|\*\*\*|\.\.\."
-    r"|<|\$\{|\$\(|\{\{|%\(|0000|1111|aaaa|IkpvaG4gRG9l"
+_REFERENCE: Final = lazy_regex(r"\$\w+|%\w+%|\$\{.*|\$\(.*|`.*|@\S+|<.*")
+"""A variable, a substitution or a file in the place of a value."""
+_TAKES_UUID: Final = lazy_regex(
+    r"(?i)(?:api_?key|api_?token|secret|(?:access|auth|snyk|heroku|bot|private)_?(?:token|key))$"
 )
-"""The last one is the name in the token that manuals show: John Doe."""
-_WEAK: Final = lazy_regex(r"(?i)p[a@4]ss?w[o0]?r?d|qwert|letmein|test|admin|s[e3]cr[e3]t")
-"""In a short value, a word of passwords that everybody makes up for a try."""
-_ORDERED: Final = 6
-"""So many characters in the order of the alphabet or of the digits make a value a made-up one: `abcdef`, `123456`."""
-_LEAST_CHANGES: Final = 0.25
-"""The least share of neighbours of different classes (small, capital, digit). Words have about 0.1, random values 0.4."""
-_LEAST_BITS: Final = 3.0
-"""The least Shannon entropy of a character: 16 different hexadecimal digits have 4.0."""
-_LEAST_LENGTH: Final = 14
-_LEAST_OF_PASSWORDS: Final = 12
-"""The least length beside a name such as `password`."""
-_LEAST_OF_LOGINS: Final = 8
-"""The least length where a program or an address takes a password and nothing else."""
-_LEAST_OF_LETTERS: Final = 16
-"""The least length of a random value without a digit."""
-_NAME_IN_CAPITALS: Final = lazy_regex(r"[A-Z]?[a-z]+(?:[A-Z][a-z]{2,})+(?:[A-Z]?\d{1,2})?")
-"""`fetchAccessTokenV2`."""
-_MIXED: Final = (lazy_regex(r"[A-Z]{2}"), lazy_regex(r"[A-Z][a-z][A-Z]"))
-"""Random letters have both; names in capitals and small letters (`DatabaseHostName`) have at most one of them."""
-_MARKS: Final = frozenset("!^*#~")
-"""Signs that passwords have, and paths, names and addresses do not."""
-_UUID: Final = lazy_regex(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""Names whose value may be a UUID. Many tokens of requests and tests are UUIDs and no secrets."""
+_BARE_KEY: Final = lazy_regex(
+    r"""(?ix) (?<![\w$@.-]) key["']?[ ]?(?:[:=(]|:=|=>|is)[ ]?(?:[a-z_][\w.]{0,40}\([ ]?)?[bruf]?["']?(?:0x)?
+        (?P<value>[a-z0-9+/_-]{32,128}={0,2})(?![\w.(/-])"""
+)
+_LEAST_OF_BARE_KEYS: Final = 32
+_BARE_LENGTHS: Final = frozenset({32, 40, 43, 44, 48, 64, 86, 88, 96, 128})
+"""The lengths of 16 to 64 bytes in hexadecimal digits and in Base64."""
+_LEAST_BITS_OF_ADDRESSES: Final = 2.2
+"""The least entropy of the last part of an address that anybody may post to; some have only seven characters."""
 _BODY: Final = lazy_regex(r"[A-Za-z0-9+/]{40,}")
 
 
@@ -122,34 +129,11 @@ def secrets_in(text: str) -> tuple[Secret, ...]:
 
 @lru_cache(maxsize=16)
 def _secrets_in(text: str) -> tuple[Secret, ...]:
-    if compile_regex(_ANY).search(text) is None:
+    if compile_regex(_ANY, own=True).search(text) is None:
         return ()  # as most texts
     known = next(_known(text), None)
     random = next(_random(text), None)
     return tuple(found for found in (known, random) if found is not None)
-
-
-def looks_random(value: str, least: int = _LEAST_LENGTH) -> bool:
-    """Whether a value has at least `least` characters and looks as if a machine had drawn it."""
-    if (
-        len(value) < least
-        or _NAME_IN_CAPITALS.fullmatch(value)
-        or _PLACEHOLDER.search(value)
-        or (len(value) < _LEAST_LENGTH and _WEAK.search(value))
-        or _is_ordered(value)
-        or _UUID.fullmatch(value)
-    ):
-        return False
-    classes = [_class(character) for character in value]
-    pairs = [(one, other) for one, other in pairwise(classes) if "sign" not in (one, other)]  # a path has many signs
-    changes = sum(one != other for one, other in pairs)
-    if changes < max(_LEAST_CHANGES * len(pairs), 3) or _bits(value) < _LEAST_BITS:
-        return False
-    return (
-        "digit" in classes
-        or "mark" in classes
-        or (len(value) >= _LEAST_OF_LETTERS and all(mixed.search(value) for mixed in _MIXED))
-    )
 
 
 def _known(text: str) -> Iterator[Secret]:
@@ -169,8 +153,10 @@ def _is_real(kind: str, value: str) -> bool:
     if kind == "jwt":
         return value.count(".") >= 2 and all(map(looks_random, value.split(".")[1:3]))
     if kind == "aws-key":
-        return not _PLACEHOLDER.search(value) and not _is_ordered(value) and _bits(value[4:]) >= _LEAST_BITS
-    parts = re.split(r"[_:.-]", value)
+        return not is_placeholder(value) and not is_ordered(value) and bits(value[4:]) >= LEAST_BITS
+    if kind == "webhook-url":
+        return not is_placeholder(value) and bits(re.split("[/=]", value)[-1]) >= _LEAST_BITS_OF_ADDRESSES
+    parts = re.split(r"[_:.-]", value.lstrip("A"))
     return looks_random(max(parts, key=len), 10) or looks_random("".join(parts[1:]))
 
 
@@ -191,7 +177,9 @@ def _random(text: str) -> Iterator[Secret]:
             if match is not None and (match["sign"].strip() or _takes_blank(text, at, match)):
                 if name == "_key" and (not match["name"].isupper() or match["sign"].strip() not in ("=", ":", ":=")):
                     continue  # `cache_key` and its like have values that look random and are no secrets
-                yield from _judged(match, _LEAST_OF_PASSWORDS if name[:4] in ("pass", "pwd") else _LEAST_LENGTH)
+                yield from _judged(match, _LEAST_OF_PASSWORDS if name[:4] in ("pass", "pwd") else LEAST_LENGTH)
+    yield from _bare_keys(text)
+    yield from _in_commands(text, lowered)
     for place in PASSWORD_PLACES:
         if place.beginning not in lowered:
             continue
@@ -201,6 +189,32 @@ def _random(text: str) -> Iterator[Secret]:
     for at in _places(lowered, "@tcp(", _MOST_NAMES):
         if (match := DATA_SOURCE.search(text, max(0, at - _BEFORE), at + 1)) is not None:
             yield from _judged(match, _LEAST_OF_LOGINS)
+
+
+def _bare_keys(text: str) -> Iterator[Secret]:
+    """Long values beside the bare name `key`, without the signs of a path, a sentence or an identifier."""
+    for match in _BARE_KEY.finditer(text):
+        value = match["value"]
+        if looks_random(value, _LEAST_OF_BARE_KEYS) and len(value) in _BARE_LENGTHS:
+            yield Secret("random", "the value of key")
+
+
+def _in_commands(text: str, lowered: str) -> Iterator[Secret]:
+    """Values of the options and operands by which programs take passwords."""
+    if compile_regex(IN_COMMANDS, own=True).search(lowered) is None:
+        return
+    for begin, end in places_in_commands(text, _is_reference, _is_secret_name):
+        if looks_random(text[begin:end].strip("\"'"), _LEAST_OF_LOGINS):
+            yield Secret("random", "a password")
+
+
+def _is_reference(value: str) -> bool:
+    return _REFERENCE.fullmatch(value) is not None
+
+
+def _is_secret_name(name: str) -> bool:
+    lowered = name.lower()
+    return any(one in lowered for one in _NAMES) and not _NO_SECRET_NAME.search(name)
 
 
 def _places(text: str, word: str, most: int) -> Iterator[int]:
@@ -214,7 +228,8 @@ def _takes_blank(text: str, at: int, match: re.Match[str]) -> bool:
     """Whether a blank separates a name at this place from its value: `--password x`, `PASSWORD 'x'`."""
     return (
         (match["single"] or match["double"]) is not None
-        or match["name"].lower() in ("password", "passphrase")
+        or match["name"].lower() in ("password", "passphrase", "passwd")
+        or (match["name"].lower() in ("token", "key", "secret") and len(match["bare"] or "") >= _LEAST_OF_BARE_KEYS)
         or match["name"].lower() == "secret_access_key"
         or _OPTION.search(text[max(0, at - _BEFORE) : at]) is not None
     )
@@ -224,28 +239,9 @@ def _judged(match: re.Match[str], least: int) -> Iterator[Secret]:
     groups = match.groupdict()
     value = groups.get("double") or groups.get("single") or groups["bare"] or ""
     name = match["name"].strip('-_."')
+    if _REFERENCE.fullmatch(value):
+        return
+    if UUID.fullmatch(value) and _TAKES_UUID.search(match.string[max(0, match.start() - _BEFORE) : match.end("name")]):
+        yield Secret("random", f"the value of {name}")
     if not _NO_SECRET_NAME.search(name) and "://" not in value and looks_random(value, least):
         yield Secret("random", f"the value of {name}" if name else "a password")
-
-
-def _class(character: str) -> str:
-    if character.isdigit():
-        return "digit"
-    if character.isalpha():
-        return "capital" if character.isupper() else "small"
-    return "mark" if character in _MARKS else "sign"
-
-
-def _is_ordered(value: str) -> bool:
-    run = 1
-    lowered = value.lower()
-    for before, after in pairwise(lowered):
-        run = run + 1 if after.isalnum() and ord(after) - ord(before) == 1 else 1
-        if run >= _ORDERED:
-            return True
-    return False
-
-
-def _bits(value: str) -> float:
-    """The Shannon entropy of a character of this value."""
-    return -sum(count / len(value) * math.log2(count / len(value)) for count in Counter(value).values())

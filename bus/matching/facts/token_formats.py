@@ -6,6 +6,7 @@ import re
 from typing import Final, NamedTuple
 
 from bus.lazy.regex import lazy_regex
+from bus.matching.facts.service_tokens import PREFIXED, PrefixedToken
 
 
 class TokenFormat(NamedTuple):
@@ -14,10 +15,23 @@ class TokenFormat(NamedTuple):
     kind: str
     needles: frozenset[str]
     pattern: re.Pattern[str]
+    sign: str = ""
+    """What a text in small letters with such a token matches (RE2), where the needles are in many other texts too."""
+
+    @property
+    def gate(self) -> str:
+        """A pattern without which a text in small letters has no such token."""
+        return self.sign or "|".join(map(re.escape, sorted(self.needles)))
 
 
-def _format(kind: str, needles: str, pattern: str) -> TokenFormat:
-    return TokenFormat(kind, frozenset(needles.split()), lazy_regex(rf"(?<![A-Za-z0-9])(?:{pattern})"))
+def _format(kind: str, needles: str, pattern: str, sign: str = "") -> TokenFormat:
+    return TokenFormat(kind, frozenset(needles.split()), lazy_regex(rf"(?<![A-Za-z0-9])(?:{pattern})"), sign)
+
+
+def _prefixed(token: PrefixedToken) -> TokenFormat:
+    prefixes = sorted(token.prefixes.split(), key=len, reverse=True)
+    pattern = f"(?:{'|'.join(map(re.escape, prefixes))}){token.body}"
+    return _format("api-key", token.prefixes.lower(), pattern, token.sign)
 
 
 _PEM: Final = r"-----{edge} [A-Z0-9 ]{{0,40}}PRIVATE KEY(?: BLOCK)?-----"
@@ -44,9 +58,19 @@ OTHER_PRIVATE_KEYS: Final = (
 
 WEBHOOK_URL: Final = _format(
     "webhook-url",
-    "hooks.slack.com/services/ /webhooks/",
+    "hooks.slack.com/ /webhooks/ .office.com/webhook hooks.zapier.com/ maker.ifttt.com/ .make.com/ /bot/v2/hook/ /robot/send?"
+    " /webhook/send?key= chat.googleapis.com/v1/spaces/",
     r"hooks\.slack\.com/services/T[A-Z0-9]{6,}+/B[A-Z0-9]{6,}+/[A-Za-z0-9]{16,}+"
-    r"|discord(?:app)?\.com/api/(?:v[0-9]{1,2}/)?webhooks/[0-9]{15,}+/[A-Za-z0-9_-]{40,}+",
+    r"|discord(?:app)?\.com/api/(?:v[0-9]{1,2}/)?webhooks/[0-9]{15,}+/[A-Za-z0-9_-]{40,}+"
+    r"|hooks\.slack\.com/(?:workflows|triggers)/[A-Z0-9]{6,}+/[A-Z0-9]{6,}+/[A-Za-z0-9/]{16,}+"
+    r"|outlook\.office\.com/webhook/[0-9a-f@-]{36,80}/IncomingWebhook/[0-9a-f]{32}/[0-9a-f-]{36}"
+    r"|[\w-]{1,64}\.webhook\.office\.com/webhookb2/[0-9a-f@-]{36,80}/IncomingWebhook/[0-9a-f]{32}/[0-9a-f-]{36}"
+    r"|hooks\.zapier\.com/hooks/(?:catch|standard)/[0-9]{4,}+/[a-z0-9]{6,}+|hook\.[a-z0-9.]{2,8}make\.com/[a-z0-9]{28,}+"
+    r"|maker\.ifttt\.com/trigger/[\w-]{1,64}/(?:json/)?with/key/[\w-]{20,}+"
+    r"|open\.(?:feishu\.cn|larksuite\.com)/open-apis/bot/v2/hook/[0-9a-f-]{36}"
+    r"|oapi\.dingtalk\.com/robot/send\?access_token=[0-9a-f]{64}"
+    r"|qyapi\.weixin\.qq\.com/cgi-bin/webhook/send\?key=[0-9a-f-]{36}"
+    r"|chat\.googleapis\.com/v1/spaces/[\w-]{6,}+/messages\?key=[\w-]{30,}+&token=[\w%-]{20,}+",
 )
 """Addresses that anybody who knows them may post to."""
 
@@ -98,12 +122,29 @@ TOKEN_FORMATS: Final = (
     _format("api-key", "-us1 -us2 -us3 -us4 -us5 -us6 -us7 -us8 -us9", r"[0-9a-f]{32}-us[0-9]{1,2}(?![0-9A-Za-z])"),
     _format("api-key", ".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_-]{40,}+"),
     _format("api-key", "7q~ 8q~", r"[A-Za-z0-9_~.-]{3}[78]Q~[A-Za-z0-9_~.-]{31,}+"),  # a client secret of Azure
-    _format("api-key", "airtable", r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}"),
-    _format("api-key", "resend", r"re_[A-Za-z0-9]{6,}_[A-Za-z0-9]{16,}+"),
-    _format("api-key", "twilio", r"(?:AC|SK)[0-9a-f]{32}[\"',:;\s]{1,8}[0-9a-f]{32}(?![0-9a-f])"),
+    _format("api-key", "pat", r"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}", r"\bpat[a-z0-9]{14}\.[0-9a-f]{64}"),  # Airtable
+    _format(  # Resend
+        "api-key", "re_", r"re_[A-Za-z0-9]{6,16}_[A-Za-z0-9]{16,}+", r"\bre_[a-z0-9]{6,16}_[a-z0-9]{16}"
+    ),
+    _format("api-key", "twilio", r"(?:AC|SK)[0-9a-f]{32}[\"',:;\s][^\n]{0,40}?\b[0-9a-f]{32}(?![0-9a-f])"),
+    _format("api-key", "apa91b", r"[A-Za-z0-9_-]{8,24}:APA91b[A-Za-z0-9_-]{100,}+"),  # Firebase's cloud messaging
+    _format("api-key", "azdo jqqj99", r"[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9+/]{20,}+={0,2}"),  # Azure
+    _format("api-key", "_mmk", r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk"),  # MaxMind
+    _format(
+        "api-key", "/", r"[012]/[0-9]{16}(?:/[0-9]{16})?:[0-9a-f]{32}", r"\b[012]/[0-9]{16}[/:][0-9a-f]{16}"
+    ),  # Asana
+    _format(
+        "private-key",
+        '"kty"',
+        r'"kty"[^{}]{0,4000}?"d"\s{0,4}:\s{0,4}"[\w-]{40,}+"|"d"\s{0,4}:\s{0,4}"[\w-]{40,}+"[^{}]{0,4000}"kty"',
+    ),
     _format("signature", "sig=", r"sig=[A-Za-z0-9%/+]{40,}(?:%3[Dd]|=)"),  # an address with access to Azure's storage
     _format(
-        "discord-token", "discord .login( .run(", r"[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}+"
+        "discord-token",
+        ".",
+        r"[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}+",
+        r"\b[mno][a-z0-9_-]{23,27}\.[a-z0-9_-]{6}\.[a-z0-9_-]{27}",
     ),
     _format("telegram-token", ":aa", r"(?:bot)?[0-9]{6,12}:AA[A-Za-z0-9_-]{30,}+"),
+    *map(_prefixed, PREFIXED),
 )

@@ -13,10 +13,12 @@ from bus.hooks import Hook
 from bus.hooksets.guards import load_pack
 from bus.matching.checker_messages import answer_rule
 from bus.matching.disk import full_disk
-from bus.matching.facts.secrets import looks_random, secrets_in
+from bus.matching.facts.random_values import looks_random
+from bus.matching.facts.secrets import secrets_in
 from bus.matching.facts.token_formats import TOKEN_FORMATS
 from bus.matching.rules import Rule, judge
 from bus.runners.rule import rule_outcome
+from bus.secrets.redaction import redact_text
 from bus.tool_arguments import added_texts_of
 
 LETTERS = string.ascii_letters + string.digits
@@ -184,3 +186,65 @@ def test_a_key_of_openssh_is_one_although_its_beginning_is_always_the_same() -> 
 def test_a_key_in_capitals_counts_and_the_key_of_a_cache_does_not() -> None:
     assert secrets_in(f"COSMOS_KEY={drawn(40, 8)}") != ()
     assert secrets_in(f"cache_key = '{drawn(40, 8)}'") == ()
+
+
+@pytest.mark.req("X-07")
+def test_letters_alone_are_told_from_words() -> None:
+    letters = string.ascii_letters
+    assert len([1 for seed in range(500) if not looks_random(drawn(16, seed, letters))]) <= 15
+    assert len([1 for seed in range(500) if not looks_random(drawn(12, seed, letters), 12)]) <= 60
+    names = (
+        "DatabaseHostName getUserAccessToken XMLHttpRequest customerOrderItem onClickOutsideHandler useSecretManager"
+    )
+    names += (
+        " settingsSecurityTwoFactor MySecretPassword PasswordResetTokenGenerator oauthClientSecretKey resetPasswordLink"
+    )
+    assert [name for name in names.split() if looks_random(name, 8)] == []
+
+
+@pytest.mark.req("X-07", "F-15")
+def test_keys_of_services_are_found_by_their_prefix_and_hidden() -> None:
+    hexadecimal, small, capitals = (
+        "0123456789abcdef",
+        string.ascii_lowercase + string.digits,
+        string.ascii_uppercase + string.digits,
+    )
+    keys = {
+        "GR1348941": drawn(20, 1),
+        "CCIPAT_": f"{drawn(22, 2)}_{drawn(40, 3, hexadecimal)}",
+        "sqp_": drawn(40, 4, hexadecimal),
+        "rpa_": drawn(42, 5, capitals),
+        "oy2": drawn(43, 6, small),
+        "LTAI": drawn(20, 7),
+        "rnd_": drawn(28, 8),
+        "dt0c01.": f"{drawn(24, 9, capitals)}.{drawn(64, 10, capitals)}",
+        "access_token$production$": f"{drawn(16, 11, small)}${drawn(32, 12, hexadecimal)}",
+        "NRJS-": drawn(19, 13, hexadecimal),
+        "SK": drawn(32, 14, hexadecimal),
+        "pat": f"{drawn(14, 15)}.{drawn(64, 16, hexadecimal)}",
+        "sk_": drawn(48, 17, hexadecimal),
+        "https://hooks.zapier.com/hooks/catch/1234567/": drawn(7, 18, small),
+        "https://maker.ifttt.com/trigger/x/with/key/": drawn(43, 19),
+    }
+    for prefix, value in keys.items():
+        text = f"const k = '{prefix}{value}'"
+        assert [secret.of for secret in secrets_in(text)] == ["known"], prefix
+        assert value not in redact_text(text), prefix
+
+
+@pytest.mark.req("F-15")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/etc/passwd: Permission denied",
+        "task SK and disk sk_test: done, live_reload is on, secret_name is unset, re_run the job",
+        "docker.io/library/alpine@sha256:" + 8 * "9f8b2c7d",
+        "api-gateway/src/index.ts, pa-siberia, t1.micro, v1.0-beta, fc-list, fw_update, EAA, 1//0",
+        "uses: actions/checkout@" + 5 * "9f8b2c7d",
+        "import { hook_skeleton } from './rnd_values_and_more_names_in_a_row'",
+        "git config core.editor vim && curl -fsSL https://example.com/docs/api-keys/create-a-new-key",
+    ],
+)
+def test_what_only_resembles_a_key_is_not_hidden(text: str) -> None:
+    assert redact_text(text) == text
+    assert secrets_in(text) == ()

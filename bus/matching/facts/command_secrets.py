@@ -13,8 +13,16 @@ from itertools import groupby
 from typing import Final
 
 from bus.lazy.regex import lazy_regex
+from bus.matching.facts.command_table import (
+    COMMAND_WORDS,
+    EACH_PAIR,
+    EACH_WORD,
+    ONLY_WITH,
+    PROGRAMS,
+    ProgramSecrets,
+    Span,
+)
 from bus.matching.regexes import compile_regex
-from bus.secrets.command_table import COMMAND_WORDS, EACH_PAIR, EACH_WORD, ONLY_WITH, PROGRAMS, ProgramSecrets, Span
 
 _FLAGS: Final = frozenset("sSfLkvigGIjlNnOpqRaB0146#")
 """Letters that may precede the letter of a login option: `curl -sSfu name:X`."""
@@ -35,7 +43,7 @@ def _alternatives(names: Sequence[str]) -> str:
 
 _SHARED: Final = 4
 """With this many letters the pattern is shortest."""
-_ANY: Final = (
+IN_COMMANDS: Final = (
     "(?:^|[^a-z0-9_.:@%=-])(?:(?:"
     + _alternatives(sorted(name for name in PROGRAMS if name not in _LIMITED))
     + r")(?:\.exe)?(?:[ \t]+\S|\W*$|\")|"
@@ -46,6 +54,7 @@ _ANY: Final = (
     )
     + ")"
 )
+"""A text in lower case without a match has no command of the table."""
 _START: Final = lazy_regex(r"(?<![\w.:@%=-])([A-Za-z0-9][\w.+-]*)(?=[ \t]+\S)")
 _TOKEN: Final = lazy_regex(
     r"""[ \t]*+ (?:
@@ -77,8 +86,19 @@ def is_program(word: str) -> bool:
 
 def hide_in_commands(text: str, lowered: str, mark: str, harmless: Harmless, named: Named) -> str:
     """The text with the secrets in its command lines replaced by `mark`; `lowered` is the same text in lower case."""
-    if compile_regex(_ANY, own=True).search(lowered) is None:
+    if compile_regex(IN_COMMANDS, own=True).search(lowered) is None:
         return text
+    parts: list[str] = []
+    last = 0
+    for begin, end in places_in_commands(text, harmless, named):
+        if begin >= last:
+            parts += (text[last:begin], mark)
+            last = end
+    return "".join((*parts, text[last:]))
+
+
+def places_in_commands(text: str, harmless: Harmless, named: Named) -> list[tuple[int, int]]:
+    """The beginnings and ends of the secrets in the command lines of a text, in their order; they may overlap."""
     cuts: list[tuple[int, int]] = []
     at = 0
     while (start := _START.search(text, at)) is not None:
@@ -86,13 +106,7 @@ def hide_in_commands(text: str, lowered: str, mark: str, harmless: Harmless, nam
             at = start.end()
             continue
         at = _read(text, start.start(), cuts, harmless, named)
-    parts: list[str] = []
-    last = 0
-    for begin, end in sorted(set(cuts)):
-        if begin >= last:
-            parts += (text[last:begin], mark)
-            last = end
-    return "".join((*parts, text[last:]))
+    return sorted(set(cuts))
 
 
 def hidden_words(words: Sequence[str], harmless: Harmless, named: Named) -> Iterator[Span]:

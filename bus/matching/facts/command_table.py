@@ -1,4 +1,4 @@
-"""The options and operands by which programs take passwords; `command_lines` reads lines by this table."""
+"""The options and operands by which programs take passwords; `command_secrets` reads lines by this table."""
 
 from __future__ import annotations
 
