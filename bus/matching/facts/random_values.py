@@ -26,7 +26,7 @@ LEAST_LENGTH: Final = 14
 _LEAST_OF_LETTERS: Final = 10
 """The least length of a random value without a digit."""
 _LEAST_OF_ONE_CASE: Final = 16
-"""The least length of a random value of letters that nearly all have one case."""
+"""The least length of a random value of letters and digits of which nearly all have one case."""
 _NAME_IN_CAPITALS: Final = lazy_regex(r"[A-Z]?[a-z]+(?:[A-Z][a-z]{2,})+(?:[A-Z]?\d{1,2})?")
 """`fetchAccessTokenV2`."""
 _SHORT: Final = 15
@@ -66,7 +66,7 @@ def looks_random(value: str, least: int = LEAST_LENGTH) -> bool:
         or UUID.fullmatch(value)
     ):
         return False
-    if value.isalpha() and len(value) >= _LEAST_OF_ONE_CASE and usual_letters(value) < _LEAST_USUAL_OF_ONE_CASE:
+    if value.isalnum() and len(value) >= _LEAST_OF_ONE_CASE and usual_letters(value) < _LEAST_USUAL_OF_ONE_CASE:
         return True
     classes = [_class(character) for character in value]
     pairs = [(one, other) for one, other in pairwise(classes) if "sign" not in (one, other)]  # a path has many signs
