@@ -223,7 +223,7 @@ def test_keys_of_services_are_found_by_their_prefix_and_hidden() -> None:
         "SK": drawn(32, 14, hexadecimal),
         "pat": f"{drawn(14, 15)}.{drawn(64, 16, hexadecimal)}",
         "sk_": drawn(48, 17, hexadecimal),
-        "https://hooks.zapier.com/hooks/catch/1234567/": drawn(7, 20, small),
+        "https://hooks.zapier.com/hooks/catch/1234567/": drawn(7, 21, small),
         "https://maker.ifttt.com/trigger/x/with/key/": drawn(43, 19),
     }
     for prefix, value in keys.items():
