@@ -22,7 +22,7 @@ import msgspec
 from bus.events import Event
 from bus.lazy.regex import lazy_regex
 from bus.matching.facts.command_secrets import hidden_words, hide_in_commands, is_program
-from bus.matching.facts.token_formats import PRIVATE_KEY, TOKEN_FORMATS
+from bus.matching.facts.token_formats import PRIVATE_KEY, TOKEN_FORMATS, WEBHOOK_URL
 from bus.matching.regexes import compile_regex
 from bus.secrets.replacements import REDACTED, count_replacements, hide
 
@@ -136,6 +136,7 @@ _RULES = (
         r"(?P<value>[\w/-]++)",
         lambda match: f"{match['head']}[redacted:webhook-url]",
     ),
+    _Rule(WEBHOOK_URL.needles, WEBHOOK_URL.pattern, f"[redacted:{WEBHOOK_URL.kind}]"),
     _near("://", r"""://(?P<value>[^\s/?\#"'<>]+)@""", _userinfo),
     # A password with an unencoded slash; a number between a colon and a slash is a port instead.
     _near("://", r"""://(?P<value>[^\s/?\#"'<>@:\[]{0,256}:(?![0-9]{1,5}[/?\#])[^\s"'<>@]{1,512})@""", _userinfo),
