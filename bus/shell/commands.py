@@ -10,9 +10,10 @@ from bus.lazy.regex import lazy_regex
 from bus.shell.argument_runners import find_roots, found_below
 from bus.shell.expansions import ansi_c
 from bus.shell.inner import RUN_NAMES, names
-from bus.shell.programs.filters import CLIENTS, REWRITING, rewritten
+from bus.shell.programs.filters import AWKS, CLIENTS, REWRITING, listed_by_awk, rewritten
+from bus.shell.programs.known_outputs import HAVE_OUTPUT, known_output
 from bus.shell.programs.printed_code import CODE, printed_by_code
-from bus.shell.programs.searchers import SEARCHERS, found_files
+from bus.shell.programs.searchers import FOUND, SEARCHERS, found_files
 from bus.shell.words import MAX_LENGTH, MAYBE_EMPTY, PROJECT, UNKNOWN, UNSET, Output, is_hidden, shown
 
 _FOUND_IN: Final = "/usr/local/bin/"
@@ -230,7 +231,9 @@ PRINTING: Final = (
         "find",
         "gfind",
     }
+    | AWKS
     | CODE
+    | HAVE_OUTPUT
     | REWRITING
     | CLIENTS
     | SEARCHERS
@@ -243,6 +246,10 @@ def printed(program: str, words: tuple[str, ...], stdin: Output) -> str | None:
     """The output of a few harmless programs; None if it is not known."""
     if program not in PRINTING:
         return None
+    if program in HAVE_OUTPUT and (output := known_output(program, words)) is not None:
+        return output
+    if program in AWKS:
+        return listed_by_awk(words)
     if stdin.text is None and program in _FILES_OF and words:
         if program in _SHOWS and words[-1].endswith(_SQL_FILES):
             return f"\\i {words[-1]}"
@@ -282,12 +289,10 @@ def printed(program: str, words: tuple[str, ...], stdin: Output) -> str | None:
         return words[-1] if "/" in words[-1] else f"{_FOUND_IN}{words[-1]}"
     if program in ("realpath", "readlink"):
         words = tuple(word for word in words if not word.startswith("-"))
-    if program == "dirname" and len(words) == 1 and "/" not in words[0] and not is_hidden(words[0]):
-        return "."
-    if program in ("dirname", "realpath", "readlink") and len(words) == 1:
-        return (
-            (words[0].rstrip("/").rpartition("/")[0] or "/") if program == "dirname" and "/" in words[0] else words[0]
-        )
+    if program == "dirname":
+        return " ".join(map(_parent, words)) or None
+    if program in ("realpath", "readlink") and len(words) == 1:
+        return words[0]
     if program == "ls":
         return _listed(words)
     if program in ("find", "gfind"):
@@ -297,7 +302,16 @@ def printed(program: str, words: tuple[str, ...], stdin: Output) -> str | None:
         return " ".join(found_below(root) for root in find_roots(words))
     if program == "cat" and not words:
         return stdin.text
+    if program in ("grep", "egrep") and stdin.text == "*" and any(word[:1] == "-" and "v" in word for word in words):
+        return f"* ./{FOUND}/{UNKNOWN}"  # all but what is named
     return stdin.text if program in _FILTERS else None  # at most this
+
+
+def _parent(path: str) -> str:
+    """What `dirname` prints for a path."""
+    if "/" in path:
+        return path.rstrip("/").rpartition("/")[0] or "/"
+    return path if is_hidden(path) else "."
 
 
 def included(program: str, redirects: Sequence[tuple[str, str]]) -> str | None:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from bus.lazy.regex import lazy_regex
-from bus.shell.inner import Arg, Inner, Unwrap
+from bus.shell.inner import Arg, Inner, Unwrap, script_of
 from bus.shell.programs.compiled_code import other_calls
 from bus.shell.programs.in_place import emptied_by_awk
 from bus.shell.programs.options import matching, named_options, run_by_option
@@ -267,6 +267,8 @@ def _gh(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
         for arg in args[-1:]:
             if arg.text.startswith("!") or shell:
                 yield Inner(script=arg.text.removeprefix("!"), sources=arg.sources)
+    elif [arg.text for arg in args[1:2]] == ["ssh"] and Arg("--") in args:  # `gh codespace ssh -- rm x`
+        yield script_of(args[args.index(Arg("--")) + 1 :], remote=True)
     elif [arg.text for arg in args[:2]] == ["config", "set"] and len(args) > 3:
         yield from side_script(args[3].text, args[3].sources)
 
@@ -300,7 +302,6 @@ EDITORS: Final[dict[str, Unwrap]] = {
     "cpio": named_options("--rsh-command"),
     "vagrant": named_options("-c", "--command"),
     "zip": named_options("-TT", "--unzip-command"),
-    "gcloud": named_options("--command"),
     "chokidar": named_options("-c", "--command"),
     "split": named_options("--filter"),
     "sort": named_options("--compress-program"),

@@ -57,7 +57,7 @@ _EXEC_VALUES: Final = names(
     " --entrypoint --name -v --volume --pod-running-timeout -s --server --token -i -t"
 ) - names("-i -t")
 _NOTHING: Final = Output()
-_EXECS: Final = names("exec rsh")
+_EXECS: Final = names("exec rsh node-shell ssh")
 _RUNNING: Final = _EXECS | names("debug run create cp unshare")
 """Subcommands that run something in a container or copy from it; a line without any of them does neither."""
 
@@ -127,7 +127,7 @@ def _exec(args: Sequence[Arg], _stdin: Output = _NOTHING) -> Iterator[Inner]:
     options = read_options(args, _EXEC_VALUES)
     place = options.end
     compose = False
-    while place < len(args) and args[place].text in ("compose", "container", "task"):
+    while place < len(args) and args[place].text in ("compose", "container", "task", "machine"):
         compose = args[place].text == "compose"
         place = read_options(args, _EXEC_VALUES, start=place + 1).end
     if place >= len(args):

@@ -14,6 +14,7 @@ from bus.shell.interpreters import may_prompt, opens_prompt
 from bus.shell.line_state import NOTHING, CommandContext, LineState, is_socket, may_write, scripts_made, together
 from bus.shell.plain_lines import Stage, Statement
 from bus.shell.programs.filters import DECODING, REWRITING, is_worked_out
+from bus.shell.programs.known_outputs import prints_for
 from bus.shell.programs.made_files import later_scripts, runs_later
 from bus.shell.programs.options import hands_over
 from bus.shell.programs.variables import variable_script
@@ -313,7 +314,8 @@ class Shell(ABC):
                 self.found.budget.stop("it has more code, calls or arguments than are read")
                 self.found.unread.update(one.unread)
             if one.argv:
-                self._within(one, call)
+                printed_text = self._within(one, call)
+                text = printed_text if prints_for(program, one.argv[0].text) else text
                 continue
             if one.script is not None:
                 printed_text = self._nested(one, call, own=program == "eval")
@@ -347,16 +349,17 @@ class Shell(ABC):
             apply_builtin(program, args, stdin, text, self.scope)
         return text
 
-    def _within(self, inner: Inner, call: CommandContext) -> None:
-        """Read the command that a wrapper runs, perhaps in a directory of its own (`env -C /`)."""
+    def _within(self, inner: Inner, call: CommandContext) -> str | None:
+        """Read the command that a wrapper runs, perhaps in a directory of its own (`env -C /`). Returns its output."""
         directory = self.directory
         if inner.directory:
             self.directory = enter(self.directory, inner.directory)
         if inner.assignments:
             call = call._replace(assignments=(*call.assignments, *inner.assignments))
-        self.run(list(inner.argv), call)
+        text = self.run(list(inner.argv), call)
         if inner.directory:
             self.directory = directory
+        return text
 
     def _nested(self, inner: Inner, call: CommandContext, *, own: bool) -> str | None:
         """Read a script that a command runs. Returns its output. Its variables stay set if this shell runs it (`own`)."""

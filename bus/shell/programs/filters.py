@@ -34,6 +34,8 @@ _PLACE: Final = lazy_regex(r"%\d*\$?[sIL]")
 _SELECTS: Final = lazy_regex(r"(?i)\bselect\b")
 _DROPS: Final = lazy_regex(r"\W{0,2}(drop|truncate)(?:\s+\w+)?\W*", re.IGNORECASE)
 
+_AWK_PRINTS: Final = lazy_regex(r"""\bprint\s*\(?\s*"((?:/|~|\.\.)[^"\\ ]*)"\s*\$\w+(?:\s*"([^"\\ ]*)")?""")
+AWKS: Final = names("awk gawk mawk nawk")
 CLIENTS: Final = names(
     "psql pgcli mysql mariadb mycli sqlite3 sqlite duckdb usql cockroach clickhouse-client sqlcmd cqlsh sqlplus snowsql"
 )
@@ -45,7 +47,7 @@ def rewritten(program: str, words: Sequence[str], text: str | None) -> str | Non
     if program in CLIENTS:
         return _queried(words)
     if text is None:
-        return _kept(words) if program in ("grep", "egrep") else None
+        return _kept(words) if program in ("grep", "egrep") else _below(words) if program in ("sed", "gsed") else None
     if not text.strip(_HIDDEN) or len(text) > _LONGEST:
         return None
     made = _FILTERS[program](words, text)
@@ -58,6 +60,24 @@ def _queried(words: Sequence[str]) -> str | None:
         if "'" in word and _SELECTS.search(word):
             texts = [found.replace("''", "'") for found in _LITERAL.findall(word)]
             return _PLACE.sub(UNKNOWN, UNKNOWN.join([*texts, ""])) if texts else None
+    return None
+
+
+def _below(words: Sequence[str]) -> str | None:
+    """The paths that `sed 's|^|/srv/|'` makes of lines that are not known."""
+    for word in words:
+        match = _REPLACEMENT.fullmatch(word.strip())
+        if match is not None and match[2] == "^" and match[3].startswith(("/", "~", "..")):
+            return f"{match[3]}{UNKNOWN}"
+    return None
+
+
+def listed_by_awk(words: Sequence[str]) -> str | None:
+    """The paths that `awk '{print "/srv/" $1}'` makes of its input; None for any other output."""
+    for word in words:
+        match = _AWK_PRINTS.search(word)
+        if match is not None:
+            return f"{match[1]}{UNKNOWN}{match[2] or ''}"
     return None
 
 

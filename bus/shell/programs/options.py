@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Final
 
 from bus.lazy.regex import lazy_regex
-from bus.shell.inner import RUN_NAMES, Arg, Inner, Unwrap, run_by_unknown
+from bus.shell.inner import RUN_NAMES, Arg, Inner, Unwrap, names, run_by_unknown
 from bus.shell.programs.compiled_code import other_calls
 from bus.shell.words import Output
 
@@ -18,6 +18,8 @@ _RUNS: Final = lazy_regex(
     r"|callback|action|rsh|askpass|launcher|runner|cmd-cmd))"
 )
 """Options that are named after something that runs."""
+_ELSEWHERE: Final = names("ssh exec invoke rsh")
+"""Subcommands that run a script on another machine."""
 _HOLDS_CODE: Final = lazy_regex(r"""[\["'(`{\\]""")
 _SYSTEM: Final = lazy_regex(
     r"""(?:\b(?:system|exec|shell|command|sh|run|runner|write18|popen|spawn)\b|!|`)\W{0,4}?(?:(["'`])((?:(?!\1).)+)\1|\{([^{}]+)\})"""
@@ -38,6 +40,13 @@ def run_by_option(args: Sequence[Arg]) -> Iterator[Inner]:
     for place, arg in enumerate(args):
         name, equals, value = arg.text.partition("=")
         if not name.startswith("-"):
+            if name in _ELSEWHERE:  # `kamal app exec 'rm x'`
+                yield from (
+                    Inner(script=one.text, sources=one.sources, remote=True)
+                    for one in args[place + 1 :]
+                    if " " in one.text
+                )
+                return
             if place == 0 and name in ("eval", "call"):  # `crystal eval 'system("rm x")'`
                 value = args[1].text if len(args) > 1 else ""
             else:

@@ -105,6 +105,14 @@ def _nix(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
             return
 
 
+def _over_ssh(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
+    """`gcloud compute ssh vm -- rm x`, `gcloud compute ssh vm --command 'rm x'`."""
+    texts = [arg.text for arg in args]
+    if "ssh" in texts and "--" in texts:
+        yield script_of(args[texts.index("--") + 1 :], remote=True)
+    yield from named_options("--command", "--ssh-command")(args, stdin)
+
+
 def _sops(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
     """`sops exec-env secrets.yaml 'script'`."""
     if len(args) > 2 and args[0].text in ("exec-env", "exec-file"):
@@ -124,5 +132,6 @@ TOOLS: Final[dict[str, Unwrap]] = {
     "nix-shell": _nix,
     "nix": _nix,
     "sops": _sops,
+    **dict.fromkeys(["gcloud", "doctl", "ibmcloud", "railway"], _over_ssh),
 }
 """By program."""
