@@ -32,7 +32,6 @@ from bus.system.directories import Directories, config_file
 from bus.system.library_pages import release_library_pages
 from bus.wire.connections import import_redis
 from workers.runtime.child_processes import Child, start_program
-from workers.runtime.lifeline import VARIABLE
 
 PRELOADED: Final = (
     "workers.evaluator",
@@ -78,12 +77,12 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """What a new process is to be: the arguments of `fleethook`, its environment, its output and its lifeline."""
+    """What a new process is to be: the arguments of `fleethook`, its environment, its output and what it inherits."""
 
     words: tuple[str, ...]
     env: Mapping[str, str]
     output: int
-    lifeline: int
+    inherited: Mapping[str, int]
     pid: asyncio.Future[int]
 
 
@@ -148,12 +147,14 @@ class Forks:
                 self._fork_all()
             return task.result()
 
-    async def start(self, argv: Sequence[str], env: Mapping[str, str], output: int, lifeline: int) -> Child:
+    async def start(
+        self, argv: Sequence[str], env: Mapping[str, str], output: int, inherited: Mapping[str, int]
+    ) -> Child:
         """Start `python … worker KIND` with this environment; its output goes to `output`. Raises OSError."""
         if "worker" not in argv:
-            return await start_program(argv, env, output, lifeline)
+            return await start_program(argv, env, output, inherited)
         pid = asyncio.get_running_loop().create_future()
-        self._orders.append(_Order(tuple(argv[argv.index("worker") :]), env, output, lifeline, pid))
+        self._orders.append(_Order(tuple(argv[argv.index("worker") :]), env, output, inherited, pid))
         self._wake.set()
         return ForkedChild(await pid)
 
@@ -299,7 +300,7 @@ def _live(order: _Order, signals: Collection[int], run: Callable[[Sequence[str]]
 
 
 def _become(order: _Order) -> None:
-    """Take the output, the lifeline, the session and the environment that a program started by the supervisor would have."""
+    """Take the output, the descriptors, the session and the environment that a program started by the supervisor would have."""
     signal.set_wakeup_fd(-1)  # it is the supervisor's
     for one in _SIGNALS:
         if signal.getsignal(one) is not signal.SIG_IGN:  # `nohup` ignores SIGHUP
@@ -310,10 +311,13 @@ def _become(order: _Order) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     for fd, number in ((nothing, 0), (order.output, 1), (order.output, 2)):
         os.dup2(fd, number)
-    os.closerange(3, order.lifeline)
-    os.closerange(order.lifeline + 1, os.sysconf("SC_OPEN_MAX"))
+    first = 3
+    for number in sorted(order.inherited.values()):
+        os.closerange(first, number)
+        first = number + 1
+    os.closerange(first, os.sysconf("SC_OPEN_MAX"))
     os.environ.clear()
-    os.environ.update({**order.env, VARIABLE: str(order.lifeline)})
+    os.environ.update({**order.env, **{name: str(number) for name, number in order.inherited.items()}})
     sys.stdin = _text_stream(0, "r")
     sys.stdout = _text_stream(1, "w")
     sys.stderr = _text_stream(2, "w", errors="backslashreplace", line_buffering=True)

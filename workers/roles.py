@@ -23,7 +23,9 @@ from bus.wire.streams import Backoff
 from workers.runtime.child_processes import Pauses
 from workers.runtime.consumer_loop import cancel_tasks
 from workers.runtime.lifeline import stop_event
+from workers.runtime.predecessor import end_heartbeats
 from workers.runtime.process import Process, Work, collect_garbage_seldom, set_up, with_task
+from workers.runtime.watchdog import keep_responding
 from workers.waiting.on_demand import (
     EVALUATOR,
     EVALUATOR_IDLE_SECONDS,
@@ -75,10 +77,24 @@ def _run(process: Process, kind: str, url: str, *, also: Sequence[str], while_ne
     from workers.runtime.spool_drain import draining
 
     if kind == "evaluator":
-        process.run_async(draining(url, keeping_flags(url, _evaluator(process, while_needed=while_needed))))
+        work = _evaluator(process, while_needed=while_needed)
     else:
         work = reporting_installs(_roles(process, also), process.settings.coverage_grace)
-        process.run_async(draining(url, keeping_flags(url, work)))
+    process.run_async(_supervised(draining(url, keeping_flags(url, work))))
+
+
+def _supervised(work: Work) -> Work:
+    """The work of a process, which removes first what another one has left, and shows its supervisor that it responds."""
+
+    async def both(keys: Keys, connections: Connections, watcher: Watcher) -> None:
+        responding = asyncio.create_task(keep_responding())
+        try:
+            await end_heartbeats(connections, keys)
+            await work(keys, connections, watcher)
+        finally:
+            await cancel_tasks([responding])
+
+    return both
 
 
 def reporting_installs(work: Work, grace: float) -> Work:

@@ -285,6 +285,10 @@ OTHER_VARIABLES: Final[dict[str, Variable]] = {
         ),
         "ON_DEMAND": Variable("Set by `fleethook up`: what it starts only while there is work.", "chores"),
         "LIFELINE": Variable("Set by `fleethook up`: the pipe by which its processes notice that it has ended.", "3"),
+        "WATCHDOG": Variable(
+            "Set by `fleethook up`: the timer by which it notices that a process no longer responds.", "5"
+        ),
+        "REPLACES": Variable("Set by `fleethook up`: the id of the ended process that a new one replaces.", "4711"),
         "RUN": Variable("Set by the workers: marks one hook's processes, to find them when it times out.", "4711-1"),
         "TEST_CONFIRMS": Variable(
             "For tests: `1` confirms commands that need a person, only with FLEETHOOK_HOME in a temporary folder.", "1"

@@ -122,16 +122,25 @@ def _command(kind: str, text: str) -> click.Command:
     @common_options
     @pass_fleet
     def run(fleet: Context, also: tuple[str, ...], while_needed: bool) -> None:
-        from workers.runtime.lifeline import die_with_parent
-        from workers.waiting.on_demand import take_on_demand
-
-        die_with_parent()  # before the settings are read, because these variables are no settings
-        take_on_demand()
+        _take_variables()
         from workers.roles import run_role
 
         run_role(kind, fleet.settings(), also=also, while_needed=while_needed)
 
     return run
+
+
+def _take_variables() -> None:
+    """Take what our supervisor gave us; called before the settings are read, because its variables are no settings."""
+    from workers.runtime.lifeline import die_with_parent
+    from workers.runtime.predecessor import take_predecessor
+    from workers.runtime.watchdog import take_timer
+    from workers.waiting.on_demand import take_on_demand
+
+    die_with_parent()
+    take_on_demand()
+    take_timer()
+    take_predecessor()
 
 
 @click.command(hidden=True)
@@ -142,13 +151,10 @@ def answered(fleet: Context) -> None:
     import asyncio
 
     from bus.wire.embedded_server import bus_url
-    from workers.runtime.lifeline import die_with_parent
     from workers.runtime.readiness import until_answered
     from workers.supervisor import running
-    from workers.waiting.on_demand import take_on_demand
 
-    die_with_parent()
-    take_on_demand()
+    _take_variables()
     places = fleet.directories()
 
     def pids() -> list[int]:

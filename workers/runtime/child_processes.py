@@ -16,7 +16,7 @@ from typing import Final, Protocol
 import msgspec
 
 from bus.secrets.redaction import redact_text
-from workers.runtime.lifeline import VARIABLE
+from workers.runtime import lifeline, predecessor, watchdog
 from workers.waiting.on_demand import needed
 
 FIRST_PAUSE: Final = 0.1
@@ -52,19 +52,22 @@ class Child(Protocol):
         """Send a signal, unless the process has ended."""
 
 
-StartProcess = Callable[[Sequence[str], Mapping[str, str], int, int], Awaitable[Child]]
-"""Starts a process from its arguments and environment; the last two are the descriptors of its output and its lifeline."""
+StartProcess = Callable[[Sequence[str], Mapping[str, str], int, Mapping[str, int]], Awaitable[Child]]
+"""Starts a process from its arguments and environment, the descriptor of its output, and the descriptors that it inherits, by
+the variables of its environment that get their numbers."""
 
 
-async def start_program(argv: Sequence[str], env: Mapping[str, str], output: int, lifeline: int) -> Child:
+async def start_program(
+    argv: Sequence[str], env: Mapping[str, str], output: int, inherited: Mapping[str, int]
+) -> Child:
     """Start a program in a session of its own. Raises OSError if it cannot be started."""
     return subprocess.Popen(  # noqa: ASYNC220 - it takes a millisecond
         argv,
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
-        env={**env, VARIABLE: str(lifeline)},
-        pass_fds=(lifeline,),
+        env={**env, **{name: str(number) for name, number in inherited.items()}},
+        pass_fds=tuple(inherited.values()),
         start_new_session=True,  # Ctrl-C goes to the supervisor, which stops them in order
     )
 
@@ -101,6 +104,10 @@ class _Process:
     child: Child | None = None
     partial_line: bytearray = field(default_factory=bytearray)
     needed: asyncio.Event = field(default_factory=asyncio.Event)
+    is_late: bool = False
+    """Whether it runs and does not respond."""
+    last_pid: int = 0
+    """The process id of the one before, which has ended."""
 
     @property
     def is_ready(self) -> bool:
@@ -209,7 +216,7 @@ class Supervisor:
                     process.needed.clear()
             except OSError as error:
                 end = f"could not be started: {error}"
-            process.child, process.ready = None, False
+            process.last_pid, process.child, process.ready = process.pid or process.last_pid, None, False
             self._on_change()
             if self._stopping.is_set():
                 return
@@ -226,10 +233,14 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         process.restarts += 1
         output, write_end = os.pipe()
+        responses = watchdog.Watchdog(lambda responds: self._note_response(process, responds=responds))
+        inherited = {lifeline.VARIABLE: self._lifeline, **responses.inherited}
+        env = {**self._env, predecessor.VARIABLE: str(process.last_pid)} if process.last_pid else self._env
         try:
-            child = await self._start(process.spec.argv, self._env, write_end, self._lifeline)
+            child = await self._start(process.spec.argv, env, write_end, inherited)
         except BaseException:
             os.close(output)
+            responses.close()
             raise
         finally:
             os.close(write_end)
@@ -242,6 +253,8 @@ class Supervisor:
         try:
             return await ended(child)
         finally:
+            responses.close()
+            process.is_late = False
             for _ in range(16):  # as much as a pipe can hold; a descendant may go on writing
                 if not self._read(process, output):
                     break
@@ -277,6 +290,19 @@ class Supervisor:
                 self._on_change()
                 if not process.spec.on_demand:
                     self._on_ready(process.name, self.waiting)
+
+    def _note_response(self, process: _Process, *, responds: bool) -> None:
+        """Note whether a process responds. Where no other one of its kind does, one more of the kind is needed."""
+        if process.is_late == responds:
+            process.is_late = not responds
+            self._on_line(
+                process.name, "responds again" if responds else f"has not responded for {watchdog.SECONDS:g} s"
+            )
+        kind = process.spec.name
+        if not any(
+            other.child is not None and not other.is_late for other in self._processes if other.spec.name == kind
+        ):
+            self._need(kind)
 
     def _need(self, kind: str) -> None:
         """Start one more process of a kind, unless one is just starting, or all of them run."""
