@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from bus.config.settings import Settings
 from bus.errors import ConfigError, FleethookError, Unreachable
@@ -28,8 +29,8 @@ from workers.runtime.process import Process, Work, collect_garbage_seldom, set_u
 from workers.runtime.watchdog import keep_responding
 from workers.waiting.on_demand import (
     EVALUATOR,
-    EVALUATOR_IDLE_SECONDS,
     KINDS,
+    RequestLoad,
     evaluator_commands,
     lives,
     need,
@@ -39,9 +40,6 @@ from workers.waiting.on_demand import (
 )
 from workers.waiting.pulses import pulse
 
-if TYPE_CHECKING:  # each process imports only its own type
-    from workers.evaluator import Evaluator
-
 _STARTING_SECONDS: Final = 15.0
 """How long the first evaluator may take to start, before another one is needed because it does not answer."""
 _SETTLING_SECONDS: Final = 3.0
@@ -50,11 +48,11 @@ _SETTLING_SECONDS: Final = 3.0
 log = logging.getLogger("fleethook.worker")
 
 
-def run_role(kind: str, settings: Settings, *, also: Sequence[str] = (), while_needed: bool = False) -> None:
+def run_role(kind: str, settings: Settings, *, also: Sequence[str] = (), most_idle: float = math.inf) -> None:
     """Run one process of `kind` until SIGTERM; raises Unreachable if no server can be found.
 
-    `also`: kinds whose work is done in the same process. `while_needed`: an evaluator ends when it had no
-    request for a while.
+    `also`: kinds whose work is done in the same process. `most_idle`: an evaluator ends when it had no request for so many
+    seconds.
     """
     import_redis()
     url = bus_url(settings)
@@ -62,12 +60,12 @@ def run_role(kind: str, settings: Settings, *, also: Sequence[str] = (), while_n
     set_up(process)
     spans.configure(kind, settings.namespace, settings.otlp_endpoint)
     try:
-        _run(process, kind, url, also=also, while_needed=while_needed)
+        _run(process, kind, url, also=also, most_idle=most_idle)
     finally:
         spans.shut_down()
 
 
-def _run(process: Process, kind: str, url: str, *, also: Sequence[str], while_needed: bool) -> None:
+def _run(process: Process, kind: str, url: str, *, also: Sequence[str], most_idle: float) -> None:
     if kind in {"carrier", "chores"}:
         from workers.jobs import rq_worker
 
@@ -77,7 +75,7 @@ def _run(process: Process, kind: str, url: str, *, also: Sequence[str], while_ne
     from workers.runtime.spool_drain import draining
 
     if kind == "evaluator":
-        work = _evaluator(process, while_needed=while_needed)
+        work = _evaluator(process, most_idle)
     else:
         work = reporting_installs(_roles(process, also), process.settings.coverage_grace)
     process.run_async(_supervised(draining(url, keeping_flags(url, work))))
@@ -107,7 +105,7 @@ def reporting_installs(work: Work, grace: float) -> Work:
     return with_task(work, report)
 
 
-def _evaluator(process: Process, *, while_needed: bool) -> Callable[[Keys, Connections, Watcher], Awaitable[None]]:
+def _evaluator(process: Process, most_idle: float) -> Work:
     async def work(keys: Keys, connections: Connections, watcher: Watcher) -> None:
         from workers.evaluator import Evaluator
 
@@ -116,7 +114,7 @@ def _evaluator(process: Process, *, while_needed: bool) -> Callable[[Keys, Conne
         evaluator = Evaluator(process.url, keys, watcher, connections, slots=settings.slots, policy=settings.on_failure)
         if await _prepare_with_retries(evaluator.prepare, stop, "evaluator"):
             process.report_ready()
-        watching = asyncio.create_task(_watch_load(evaluator, stop, while_needed=while_needed))
+        watching = asyncio.create_task(watch_load(evaluator.load, stop, most_idle))
         try:
             await evaluator.run(stop)
         finally:
@@ -125,13 +123,13 @@ def _evaluator(process: Process, *, while_needed: bool) -> Callable[[Keys, Conne
     return work
 
 
-async def _watch_load(evaluator: Evaluator, stop: asyncio.Event, *, while_needed: bool) -> None:
-    """Say when several requests are in work here, and set `stop` where we run only while there are requests."""
+async def watch_load(load: RequestLoad, stop: asyncio.Event, most_idle: float) -> None:
+    """Say when several requests are in work here, and set `stop` when there was none for `most_idle` seconds."""
     while EVALUATOR in on_demand():
         await pulse()
-        if while_needed and time.monotonic() - evaluator.load.last > EVALUATOR_IDLE_SECONDS:
+        if time.monotonic() - load.last > most_idle:
             stop.set()
-        elif evaluator.load.take_was_high():
+        elif load.take_was_high():
             need(EVALUATOR)
 
 

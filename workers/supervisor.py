@@ -180,7 +180,7 @@ def light(specs: Sequence[ProcessSpec], settings: Settings) -> tuple[ProcessSpec
             found.append(replace(spec, on_demand=True))
         elif spec.name == on_demand.EVALUATOR and spec.count > 1:
             found.append(replace(spec, count=1))
-            argv = (*spec.argv, "--while-needed")
+            argv = (*spec.argv, "--most-idle", f"{on_demand.EVALUATOR_IDLE_SECONDS:g}")
             found.append(replace(spec, argv=argv, count=spec.count - 1, first=2, on_demand=True))
         elif spec.name == "dispatcher":
             found.append(replace(spec, argv=(*spec.argv, *(word for kind in also for word in ("--also", kind)))))

@@ -14,6 +14,7 @@ import pytest
 
 from bus.system.directories import Directories, directories
 from tests.support.waiting import PATIENCE, wait_until
+from workers.runtime.watchdog import SECONDS
 from workers.supervisor import State, running
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,7 +37,7 @@ def places(home: Path) -> Directories:
 def environment(home: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FLEETHOOK_")}
     own = {"FLEETHOOK_HOME": str(home), "PYTHONPATH": str(ROOT), "FLEETHOOK_TEST_CONFIRMS": "1"}
-    return {**kept, **own, "FLEETHOOK_EVALUATORS": "2", "FLEETHOOK_CARRIERS": "1", "FLEETHOOK_GATEWAYS": "0"}
+    return {**kept, **own, "FLEETHOOK_EVALUATORS": "2", "FLEETHOOK_CARRIERS": "1", "FLEETHOOK_GATEWAY_PORT": "0"}
 
 
 @pytest.fixture(scope="module")
@@ -157,6 +158,41 @@ def test_where_the_only_evaluator_hangs_another_one_answers_in_time(
         wait_until(lambda: pid_of(places, "evaluator", 2) != 0, "another one has started before any request came")
     finally:
         os.kill(hangs, signal.SIGCONT)
+
+
+@pytest.mark.req("B-05", "X-14")
+def test_where_the_dispatcher_hangs_too_the_supervisor_starts_another_evaluator_by_itself(
+    up: subprocess.Popen[bytes], places: Directories, environment: dict[str, str]
+) -> None:
+    """Nobody is left who could say that one is needed. The supervisor is told by the kernel, and never looks by itself."""
+    end_second(places)
+    hang = [pid_of(places, "dispatcher"), pid_of(places, "evaluator")]
+    for pid in hang:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: pid_of(places, "evaluator", 2) != 0, "another one has started before any request came")
+        assert decision(environment, "rm -rf /") == "deny"
+        assert f"evaluator.1 | has not responded for {SECONDS:g} s" in log(places)
+    finally:
+        for pid in hang:
+            os.kill(pid, signal.SIGCONT)
+    for name in ("evaluator.1", "dispatcher.1"):
+        wait_until(lambda name=name: f"{name} | responds again" in log(places), "the log says so")
+
+
+@pytest.mark.req("B-05", "X-14")
+def test_what_was_in_a_killed_process_counts_as_dead_when_another_one_is_ready(
+    up: subprocess.Popen[bytes], places: Directories, environment: dict[str, str]
+) -> None:
+    """The dispatcher's process has the host worker and the gateway in it; their heartbeats would last for two seconds."""
+    before = pid_of(places, "dispatcher")
+    os.kill(before, signal.SIGKILL)
+    wait_until(lambda: pid_of(places, "dispatcher") not in {0, before} and state(places).ready, "it is back")
+    status = subprocess.run([*FLEETHOOK, "status", "--json"], env=environment, capture_output=True, check=True)
+    roles = {role["role"]: role["who"] for role in json.loads(status.stdout)["roles"]}
+    for kind in ("dispatcher", "host", "gateway"):
+        (name,) = roles[kind]
+        assert name.split("-")[-2] == str(pid_of(places, "dispatcher"))
 
 
 @pytest.mark.req("B-03", "B-05", "X-14")

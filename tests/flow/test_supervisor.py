@@ -382,7 +382,7 @@ def test_a_light_up_has_one_evaluator_at_first_and_the_rest_in_the_dispatchers_p
     shown = [(spec.name, spec.first, spec.count, spec.on_demand, spec.argv[5:]) for spec in specs]
     assert shown == [
         ("evaluator", 1, 1, False, ("evaluator",)),
-        ("evaluator", 2, 2, True, ("evaluator", "--while-needed")),
+        ("evaluator", 2, 2, True, ("evaluator", "--most-idle", "120")),
         ("dispatcher", 1, 1, False, ("dispatcher", "--also", "host", "--also", "gateway")),
         ("carrier", 1, 2, True, ("carrier",)),
         ("chores", 1, 1, True, ("chores",)),

@@ -23,7 +23,8 @@ def test_nobody_is_ready_whom_the_bus_has_not_answered(tmp_path: Path) -> None:
     world.home.mkdir(parents=True)
     queues.start()
     running: dict[str, subprocess.Popen[bytes]] = {}
-    logs = {kind: tmp_path / f"{kind}.log" for kind in (*KINDS, "never")}
+    logs = {kind: tmp_path / f"{kind}.log" for kind in (*KINDS, "never", "idle")}
+    words = {"never": ("evaluator",), "idle": ("evaluator", "--most-idle", "0.5")}
 
     def said(kind: str, words: str) -> bool:
         return words in logs[kind].read_text("utf-8")
@@ -32,11 +33,11 @@ def test_nobody_is_ready_whom_the_bus_has_not_answered(tmp_path: Path) -> None:
         for kind, log in logs.items():
             with log.open("wb") as output:
                 running[kind] = Fleethook(
-                    ["worker", kind if kind != "never" else "evaluator"],
+                    ["worker", *words.get(kind, (kind,))],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
-                    env={**world.environment, "FLEETHOOK_RQ_URL": queues.url},
+                    env={**world.environment, "FLEETHOOK_RQ_URL": queues.url, "FLEETHOOK_ON_DEMAND": "evaluator"},
                 )
         wait_until(lambda: all(said(kind, "trying again until it works") for kind in logs), "all of them try")
         assert not any(said(kind, " ready") for kind in logs)
@@ -45,6 +46,8 @@ def test_nobody_is_ready_whom_the_bus_has_not_answered(tmp_path: Path) -> None:
         world.server.start()
         wait_until(lambda: all(said(kind, f"fleethook {kind} ready") for kind in KINDS), "all are ready")
         assert not said("never", " ready"), "whoever was told to stop before is not ready either"
+        assert running["idle"].wait(PATIENCE) == 0, "an evaluator that is not the first one ends without requests"
+        assert said("idle", "fleethook evaluator ready")
     finally:
         for process in running.values():
             process.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -117,15 +118,19 @@ def _command(kind: str, text: str) -> click.Command:
     @click.command(kind, help=text)
     @click.option("--also", multiple=True, hidden=True, type=click.Choice(["host", "gateway"]), help="Do its work too.")
     @click.option(
-        "--while-needed", is_flag=True, hidden=True, help="The evaluator: end after minutes without requests."
+        "--most-idle",
+        type=float,
+        default=math.inf,
+        hidden=True,
+        help="The evaluator: end without requests for so long.",
     )
     @common_options
     @pass_fleet
-    def run(fleet: Context, also: tuple[str, ...], while_needed: bool) -> None:
+    def run(fleet: Context, also: tuple[str, ...], most_idle: float) -> None:
         _take_variables()
         from workers.roles import run_role
 
-        run_role(kind, fleet.settings(), also=also, while_needed=while_needed)
+        run_role(kind, fleet.settings(), also=also, most_idle=most_idle)
 
     return run
 
