@@ -176,8 +176,11 @@ def test_where_the_dispatcher_hangs_too_the_supervisor_starts_another_evaluator_
     finally:
         for pid in hang:
             os.kill(pid, signal.SIGCONT)
-    for name in ("evaluator.1", "dispatcher.1"):
-        wait_until(lambda name=name: f"{name} | responds again" in log(places), "the log says so")
+
+    def respond() -> bool:
+        return all(f"{name} | responds again" in log(places) for name in ("evaluator.1", "dispatcher.1"))
+
+    wait_until(respond, "the log says so")
 
 
 @pytest.mark.req("B-05", "X-14")
