@@ -166,6 +166,7 @@ class Dispatcher:
         else:
             self._active = False
             await self._consumer.beat()  # so that `fleethook worker --health` sees it
+            await self._dispatch_own()
             await _pause(stop, STANDBY_SECONDS)
         return True
 
@@ -174,6 +175,13 @@ class Dispatcher:
             return True
         lease = (self._keys("alive", "dispatcher"),)
         return bool(await call(self._connections, "lease", lease, (self.name, HEARTBEAT_MS)))
+
+    async def _dispatch_own(self) -> None:
+        """Dispatch what was handed to us in an outage in which we lost the lease: nobody else takes it while we live."""
+        if entries := await self._consumer.own_pending():
+            await self._watcher.refresh()
+            await self._dispatch(entries)
+            await self._long_read.report()
 
     async def _leave(self) -> None:
         try:

@@ -13,6 +13,7 @@ import pytest
 from bus.errors import Unreachable
 from bus.events import Event
 from bus.ids import event_id
+from bus.transport import event_entry
 from bus.verdicts import Verdict
 from bus.wire.codec import encode_verdict
 from bus.wire.connections import Connections
@@ -273,6 +274,28 @@ async def test_a_standby_takes_over_from_a_dead_one_within_five_seconds(
         assert await do(connections, "GET", keys("alive", "dispatcher")) == standby.name.encode()
     assert await do(connections, "EXISTS", keys("alive", "dispatcher")) == 0, "the lease is given back at once"
     await first._reading.close()
+
+
+@pytest.mark.req("B-05")
+async def test_a_standby_dispatches_what_it_was_handed_in_an_outage_in_which_it_lost_the_lease(
+    server: Server, keys: Keys, connections: Connections
+) -> None:
+    """It lives, so nobody else takes over its entries (seen in `make chaos`: 15 events that became no deliveries)."""
+    await publish_hooks(connections, keys, HOOKS)
+    async with dispatching(server.url, keys) as active:
+        await publish(connections, keys, turn_end(id="e1"))
+        await until_owed(connections, keys, "e1", "a", "b", "c")
+        async with dispatching(server.url, keys) as standby:
+            await until(lambda: do(connections, "EXISTS", keys("beat", standby.name)), "it stands by")
+            added = ("XADD", keys("events"), "*", *event_entry(turn_end(id="e2")))
+            read = ("XREADGROUP", "GROUP", GROUP, standby.name, "COUNT", 1, "STREAMS", keys("events"), ">")
+            with connections.lease() as connection:  # in a transaction, or the active one would get it
+                *_, (_, handed_out) = await connection.exchange([("MULTI",), added, read, ("EXEC",)])
+            assert len(handed_out) == 1
+            standby._consumer.note_failure()  # as after each turn of its loop that fails
+            await until_owed(connections, keys, "e2", "a", "b", "c")
+            await until(lambda: acknowledged(connections, keys), "all is acknowledged")
+            assert await do(connections, "GET", keys("alive", "dispatcher")) == active.name.encode()
 
 
 @pytest.mark.req("B-03", "G-09")
