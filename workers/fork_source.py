@@ -29,6 +29,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from bus.errors import FleethookError
 from bus.system.bytecode import kept_bytecode
 from bus.system.directories import Directories, config_file
+from bus.system.heap import release_heap
 from bus.system.library_pages import release_library_pages
 from bus.wire.connections import import_redis
 from workers.runtime.child_processes import Child, start_program
@@ -183,6 +184,7 @@ class Forks:
     def _note_imported(self) -> None:
         self._importing.join()
         # No search for garbage here: imports leave nearly none, and it takes 0.05 s of a start.
+        release_heap()
         gc.freeze()  # the collector would write into what is shared
         _HELD.extend(_fill_holes())
         release_library_pages()  # 14 MB, where no other program shares these libraries
