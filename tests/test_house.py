@@ -29,7 +29,7 @@ ORDER = {
         cli > fork_source > roles > bench > dispatcher jobs demo gateway > simulation > admin > supervisor
         > carrier evaluator host
         > workflows > approvals memory plugins > fleet_control > housekeeping > records
-        > runtime coverage > delivery > waiting
+        > runtime coverage > delivery > supervision > waiting
     """,
     "bus": """
         testing > chain workflow_steps > client runners plugins probe stop_check > transport hooksets forge requests

@@ -24,9 +24,9 @@ from bus.wire.streams import Backoff
 from workers.runtime.child_processes import Pauses
 from workers.runtime.consumer_loop import cancel_tasks
 from workers.runtime.lifeline import stop_event
-from workers.runtime.predecessor import end_heartbeats
 from workers.runtime.process import Process, Work, collect_garbage_seldom, set_up, with_task
-from workers.runtime.watchdog import keep_responding
+from workers.supervision.predecessor import end_heartbeats
+from workers.supervision.watchdog import keep_responding
 from workers.waiting.on_demand import (
     EVALUATOR,
     KINDS,

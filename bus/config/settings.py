@@ -271,9 +271,7 @@ class Variable(NamedTuple):
 OTHER_VARIABLES: Final[dict[str, Variable]] = {
     PREFIX + name: variable
     for name, variable in {
-        "HOME": Variable(
-            "The folder for everything that Fleethook writes, instead of your usual ones.", "/srv/fleethook"
-        ),
+        "HOME": Variable("The folder for all that Fleethook writes, instead of your usual ones.", "/srv/fleethook"),
         "SECRET_KEY_FILE": Variable("The file with the key of the sealed secrets.", "/etc/fleethook/secret.key"),
         "SHIM_URL": Variable(
             "The Redis server that `fleethook install` gives to hook commands, with the rights of the role `shim`.",
@@ -285,9 +283,7 @@ OTHER_VARIABLES: Final[dict[str, Variable]] = {
         ),
         "ON_DEMAND": Variable("Set by `fleethook up`: what it starts only while there is work.", "chores"),
         "LIFELINE": Variable("Set by `fleethook up`: the pipe by which its processes notice that it has ended.", "3"),
-        "WATCHDOG": Variable(
-            "Set by `fleethook up`: the timer by which it notices that a process no longer responds.", "5"
-        ),
+        "WATCHDOG": Variable("Set by `fleethook up`: the timer by which it notices that a process hangs.", "5"),
         "REPLACES": Variable("Set by `fleethook up`: the id of the ended process that a new one replaces.", "4711"),
         "RUN": Variable("Set by the workers: marks one hook's processes, to find them when it times out.", "4711-1"),
         "TEST_CONFIRMS": Variable(

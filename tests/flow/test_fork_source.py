@@ -14,7 +14,7 @@ import pytest
 
 from bus.system.directories import Directories, directories
 from tests.support.waiting import PATIENCE, wait_until
-from workers.runtime.watchdog import SECONDS
+from workers.supervision.watchdog import SECONDS
 from workers.supervisor import State, running
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -138,8 +138,8 @@ def _command(kind: str, text: str) -> click.Command:
 def _take_variables() -> None:
     """Take what our supervisor gave us; called before the settings are read, because its variables are no settings."""
     from workers.runtime.lifeline import die_with_parent
-    from workers.runtime.predecessor import take_predecessor
-    from workers.runtime.watchdog import take_timer
+    from workers.supervision.predecessor import take_predecessor
+    from workers.supervision.watchdog import take_timer
     from workers.waiting.on_demand import take_on_demand
 
     die_with_parent()

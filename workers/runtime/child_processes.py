@@ -16,7 +16,8 @@ from typing import Final, Protocol
 import msgspec
 
 from bus.secrets.redaction import redact_text
-from workers.runtime import lifeline, predecessor, watchdog
+from workers.runtime import lifeline
+from workers.supervision import predecessor, watchdog
 from workers.waiting.on_demand import needed
 
 FIRST_PAUSE: Final = 0.1

@@ -1,0 +1,1 @@
+"""What a supervisor and its workers tell each other."""
