@@ -14,13 +14,13 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from bus.system import descendants
+from bus.system.pidfd import open_pidfd
 
 CAP: Final = 64 * 1024
 """The most bytes of stdout that are kept, and also of stderr; the rest is read and dropped."""
@@ -282,10 +282,7 @@ class _Run:
             self.loop.add_reader(fd, self._read, fd)
 
     def _watch(self) -> None:
-        try:
-            fd = os.pidfd_open(self.pid) if sys.platform == "linux" else -1
-        except OSError:  # a kernel or sandbox without it
-            fd = -1
+        fd = open_pidfd(self.pid)
         if fd < 0:
             self._poll(0.001)
             return

@@ -7,7 +7,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import Final, Protocol
 import msgspec
 
 from bus.secrets.redaction import redact_text
+from bus.system.pidfd import open_pidfd
 from workers.runtime import lifeline
 from workers.supervision import predecessor, watchdog
 from workers.waiting.on_demand import needed
@@ -317,10 +317,7 @@ class Supervisor:
 async def ended(child: Child) -> int:
     """Wait for the end of a process and return its status."""
     loop = asyncio.get_running_loop()
-    try:
-        fd = os.pidfd_open(child.pid) if sys.platform == "linux" else -1
-    except OSError:  # a kernel or sandbox without it, or the process has been reaped
-        fd = -1
+    fd = open_pidfd(child.pid)
     if fd < 0:
         while child.poll() is None:  # noqa: ASYNC110 - without a pidfd the process has to be polled
             await asyncio.sleep(0.02)
