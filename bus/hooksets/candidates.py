@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 from bus.events import Event
@@ -12,12 +13,15 @@ from bus.hooks import Hook
 from bus.matching.condition_cost import characters_of
 from bus.matching.conditions import Condition
 from bus.matching.patterns import Index
-from bus.matching.rules import seen_call
+from bus.matching.rules import SeenCall, seen_call
 from bus.shell import commands_if_light
 
 log = logging.getLogger("fleethook.hooks")
 
 _REMEMBER: Final = 64
+_MOST_LINES: Final = 128
+_LONGEST_LINE: Final = 256
+"""So many lines that no rule fits are remembered for one kind of event, each with at most so many characters: at most 50 KB."""
 _LONG_TEXT: Final = 64 * 1024
 """If a tool call has more characters, another process matches the regular expressions, and not the event loop."""
 
@@ -42,14 +46,26 @@ class Candidates(NamedTuple):
     """Whether a rule searches texts of a call."""
     read_sessions: bool
     """Whether a condition reads facts of the session."""
+    harmless: dict[str, None]
+    """Command lines that none of these hooks fits, wherever they run: agents send `git status` and `pytest` all day."""
 
-    def only(self, rules: Iterable[str]) -> list[Hook]:
-        """The blocking hooks in their order, but of those in `places` only `rules`."""
+    def only(self, rules: AbstractSet[str], call: SeenCall) -> list[Hook]:
+        """The blocking hooks in their order, but of those in `places` only `rules`, which a sieve let pass for this call."""
+        if not rules and not self.others:
+            if call.is_known_by_line:
+                self._remember(call.text or "")
+            return []
         places, blocking = self.places, self.blocking
         kept = [places[name] for name in rules if name in places]
         kept += self.others
         kept.sort()
         return [blocking[place] for place in kept]
+
+    def _remember(self, line: str) -> None:
+        if len(line) <= _LONGEST_LINE:
+            if len(self.harmless) >= _MOST_LINES:
+                del self.harmless[next(iter(self.harmless))]
+            self.harmless[line] = None
 
 
 class CandidatesMemory:
@@ -92,6 +108,7 @@ class CandidatesMemory:
             any(rule.commands for rule in rules),
             any(rule.command or rule.content or rule.secrets for rule in rules),
             any(condition.uses_session for condition in conditions),
+            {},
         )
 
 
@@ -103,7 +120,7 @@ def is_heavy(candidates: Candidates, event: Event) -> bool:
         return False  # an input named `command` need not be a command line: a patch has that name too
     text = seen_call(event).text
     try:
-        return text is not None and commands_if_light(text) is None
+        return text is not None and text not in candidates.harmless and commands_if_light(text) is None
     except Exception:
         log.exception("a command cannot be read in this process; another one checks the rules")
         return True

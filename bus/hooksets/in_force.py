@@ -138,16 +138,17 @@ class HookSet:
         found = candidates.blocking
         if findings is not None and findings.rules:
             return [hook for hook in found if (answer := findings.rules.get(hook.id)) is None or answer.counts]
-        if not candidates.read_lines:
-            return list(found)  # no rule reads command lines; reading a patch as one would take long
-        call = seen_call(event)
-        if call.text is None:
+        call = seen_call(event) if candidates.read_lines else None  # to read a patch as a line would take long
+        if call is None or call.text is None:
             return list(found)
+        if call.text in candidates.harmless:
+            return []
         try:
             line = call.line
             if line.unread or line.incomplete:
                 return list(found)
-            return candidates.only(self._sieve.passing(line, call.text, partial(call.facts, disk), call.secrets))
+            rules = self._sieve.passing(line, call.text, partial(call.facts, disk), call.secrets)
+            return candidates.only(rules, call)
         except Exception:
             log.exception("event %s: its command cannot be read; each rule answers by its failure policy", event.id)
             return list(found)

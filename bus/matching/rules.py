@@ -296,6 +296,11 @@ class SeenCall:
             self._line = commands(self.text or "")
         return self._line
 
+    @property
+    def is_known_by_line(self) -> bool:
+        """Whether nothing but its command line was looked at so far: neither where its commands run nor another argument."""
+        return self._facts is None and self._given is None and self._secrets is None
+
     def facts(self, disk: Disk | None) -> Sequence[CommandFacts]:
         """The facts about each of its commands. Look-ups on disk count for the request of `disk` only."""
         if self._facts is None or disk is None or disk is not self._disk:

@@ -145,7 +145,7 @@ def _beside_bar(
 def _median_of(work: Callable[[_T], object], items: Iterable[_T]) -> float:
     """The median microseconds of the work for an item, with no other work between the items."""
     taken = []
-    for item in items:  # far more lines than the reader's cache has places for
+    for item in items:  # far more lines than the reader and the rules remember
         begin = time.perf_counter()
         work(item)
         taken.append(time.perf_counter() - begin)
@@ -168,7 +168,7 @@ def _rounds(
 
 
 def _round(hooks: HookSet, events: Sequence[Event]) -> tuple[float, float, float]:
-    """The medians in microseconds of one pass over the events, which have far more lines than the reader's cache."""
+    """The medians in microseconds of one pass over the events, which have far more lines than anything remembers."""
     taken = [_costs(hooks, event) for event in events]
     parse, read, whole = (statistics.median(side) * 1e6 for side in zip(*taken, strict=True))
     return parse, read, whole

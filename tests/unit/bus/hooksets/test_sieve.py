@@ -169,3 +169,37 @@ def test_a_rule_whose_words_are_nowhere_is_left_out() -> None:
     assert Sieve(rules).passing(*read("p a abd")) == set()
     sieve = Sieve({"it": Rule(command=("abc",))})
     assert sieve.always | sieve.passing(*read("p")) == set()
+
+
+@pytest.mark.req("X-09")
+def test_a_line_that_no_rule_fits_wherever_it_runs_is_remembered_and_not_read_again() -> None:
+    hooks = HookSet([Layered("fleet", "1", HookFile(guards={name: GuardSettings() for name in DEFAULT_PACKS}))])
+    known = hooks._candidates.of(bash("git status")).harmless
+    assert hooks.blocking(bash("git status")) == []
+    again = bash("git status", cwd="/elsewhere")
+    assert hooks.question(again) is None
+    assert hooks.blocking(again) == []
+    assert (list(known), seen_call(again)._line) == (["git status"], None)
+    # Whether a rule fits this one depends on where it runs.
+    assert hooks.blocking(bash("touch passwd")) == []
+    assert hooks.blocking(bash("touch passwd", cwd="/etc")) != []
+    # These may fit, or are too long to be kept.
+    assert hooks.blocking(bash("git push --force")) != []
+    assert hooks.blocking(bash("pytest " + "a" * 256)) == []
+    assert list(known) == ["git status"]
+    for number in range(200):
+        assert hooks.blocking(bash(f"pytest test_{number}.py")) == []
+    assert list(known) == [f"pytest test_{number}.py" for number in range(72, 200)]
+
+
+@pytest.mark.req("X-09")
+@rows(
+    "path",
+    [path for path in CORPORA if path.stem in ("inspection", "harmless", "git", "variants")],
+    ids=lambda one: one.stem,
+)
+def test_a_line_has_the_same_hooks_the_second_time(path: Path) -> None:
+    hooks = packs()
+    for line in read_corpus(path.read_bytes(), path.name, host=ELSEWHERE)[0]:
+        first, second = (hooks.blocking(msgspec.structs.replace(line.event)) for _ in range(2))
+        assert first == second, line.call
