@@ -132,6 +132,7 @@ _RUBY: Final[dict[str, tuple[str, ...]]] = {
             "spawn",
             "IO.popen",
             "%x",
+            "sh",
             "Open3.capture2",
             "Open3.capture3",
             "Open3.capture2e",

@@ -9,13 +9,14 @@ from typing import Final, NamedTuple
 from bus.lazy.regex import lazy_regex
 from bus.shell.inner import Arg, Inner, Unwrap, names, read_options, script_of
 from bus.shell.programs.in_place import emptied_by_filter
+from bus.shell.programs.unsaid_calls import listed_calls
 from bus.shell.python_code import python_calls
 from bus.shell.scanned_code import scanned_calls
 from bus.shell.script_runners import SHELLS
 from bus.shell.words import UNKNOWN, UNSET, Output
 
 _INTERPRETER: Final = lazy_regex(
-    r"(python|pypy|ipython|perl|ruby|nodejs|node|deno|bun|tsx|ts-node|php|luajit|lua|osascript|jython|jruby|julia|rscript|r|elixir|iex|irb|pry)[\d.]*(?:\.exe)?"
+    r"(python|pypy|ipython|perl|ruby|nodejs|node|deno|bun|tsx|ts-node|php|luajit|lua|osascript|jython|jruby|julia|rscript|r|elixir|iex|irb|pry|zx)[\d.]*(?:\.exe)?"
 )
 _CODE: Final = {
     "python": "c",
@@ -41,7 +42,7 @@ _CODE: Final = {
     "elixir": "e",
     "iex": "e",
 }
-_SAME: Final = {"irb": "ruby", "pry": "ruby"}
+_SAME: Final = {"irb": "ruby", "pry": "ruby", "zx": "node"}
 """By language, the letters of the options whose value is code; they may end a cluster (`perl -lne`)."""
 _LONG: Final = names("--eval --print --run -eval")
 _VALUES: Final = {
@@ -165,6 +166,9 @@ def _interpreter(language: str, args: Sequence[Arg], stdin: Output) -> Iterator[
             operands = [arg.text for arg in args[after:] if arg.text != "--"]
             yield from _code(language, [Arg(value, sources)] if equals else args[place : place + 1], operands)
             found = True
+            if stdin.text and args[place : place + 1]:
+                each = text[1:2] != "-" and ("n" in text or "p" in text) and language in _REWRITES
+                yield from listed_calls(value if equals else args[place].text, stdin.text, each=each)
             place = after
             if language in _PYTHONS:
                 if stdin.text and any("stdin" in arg.text for arg in args[place - 1 : place]):  # exec(sys.stdin.read())

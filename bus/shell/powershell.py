@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from bus.lazy.regex import lazy_regex
 from bus.shell.inner import Arg, Inner, names
-from bus.shell.programs.dotnet_calls import dotnet_calls
+from bus.shell.programs.dotnet_calls import contents_in, dotnet_calls, plain_powershell
 from bus.shell.words import UNKNOWN, UNSET
 
 _MOST: Final = 1024
@@ -135,11 +135,14 @@ def powershell_calls(text: str) -> Iterator[Inner]:
 
 def _calls(text: str) -> Iterator[Inner]:
     variables: dict[str, str] = {}
-    text = _JOINED.sub(lambda match: f'"{match[1]}\\{match[2]}"', text)
+    text = _JOINED.sub(lambda match: f'"{match[1]}\\{match[2]}"', plain_powershell(text))
     for match in islice(_ASSIGNED.finditer(text), _MOST):
         variables[match[1].lower()] = _filled(match[2] or match[3] or match[4] or "", variables)
     for match in islice(_ARRAY.finditer(text), _MOST):
         variables[match[1].lower()] = _filled(_LISTED.sub("", match[2] or match[3]), variables)
+    for name, folder, chosen in contents_in(text):
+        path = _filled(folder, variables)
+        variables[name] = path if "*" in path else f"{path}\\{UNKNOWN if chosen else '*'}"
     for match in islice(_EACH.finditer(text), _MOST):
         variables[match[1].lower()] = _filled(_LISTED.sub("", match[2]), variables)
     tables = {match[1].lower(): _given(match[2]) for match in islice(_TABLE.finditer(text), _MOST)}
@@ -377,6 +380,8 @@ def _deleted(words: Sequence[str], flags: Sequence[str], pipe: _Pipe) -> Iterato
     paths = [to_posix(word) for word in _operands(words) if not _PROVIDER.match(word)]
     if (not paths or all(path.startswith(UNKNOWN) for path in paths)) and pipe.paths:
         paths, recursive = list(pipe.paths), True
+    elif recursive and pipe.program in ("get-content", "import-csv", "gc", "cat", "type"):
+        yield _argv(["xargs", "-a", *pipe.named[:1], "rm", "-rf"])
     if paths:
         yield _argv(["rm", *(["-r"] if recursive else []), "-f", *paths])
 

@@ -14,7 +14,7 @@ from bus.lazy.regex import lazy_regex
 from bus.shell.code_functions import COPY, DELETE, LANGUAGES, LINK, MOVE, SCRIPT, TREE, WRITE
 from bus.shell.inner import Arg, Inner
 from bus.shell.programs.code_lists import lists_in, taken, with_joined_literals, with_joins
-from bus.shell.programs.code_places import opens_shell, places_in
+from bus.shell.programs.code_places import deletes_unknown, opens_shell, places_in
 from bus.shell.programs.compiled_code import commanded
 from bus.shell.programs.service_calls import service_calls
 from bus.shell.words import UNKNOWN
@@ -94,6 +94,7 @@ _HOMES: Final = lazy_regex(
     r"""ENV\[['"]HOME['"]\]|Dir\.home|process\.env\.(?:HOME|USERPROFILE)|(?:require\(['"](?:node:)?os['"]\)|os)\.homedir\(\)|homedir\(\)"""
     r"""|\$ENV\{['"]?HOME['"]?\}|getenv\(['"]HOME['"]\)|\$_(?:SERVER|ENV)\[['"]HOME['"]\]"""
 )
+_BARE_HOME: Final = lazy_regex(r"(?<=[=,(]\s)~(?=\s*[,;)])|(?<=[=,(])~(?=\s*[,;)])")
 _INSIDE_LITERAL: Final = lazy_regex(r"""[#$]\{\s*(['"])([^'"]*)\1\s*\}""")
 _INSIDE: Final = lazy_regex(r"#\{[^}]{0,512}\}|\$\{[^}]{0,512}\}|\$\w+|@\w+")
 _SAME: Final = frozenset(
@@ -164,7 +165,8 @@ def _more(pattern: re.Pattern[str], code: str) -> bool:
 
 
 def _calls(table: Mapping[str, tuple[str, ...]], program: str, code: str) -> Iterator[Inner]:
-    code = _plain(_MAPPED.sub(r"\1(", _HOMES.sub("'~'", _HOME.sub("~", code))), table)
+    code = _HOMES.sub("'~'", _HOME.sub("~", code))
+    code = _plain(_MAPPED.sub(r"\1(", _BARE_HOME.sub("'~'", code) if "~" in code else code), table)
     code = with_joined_literals(code)
     variables = {match[1]: match[2] or match[3] or "" for match in _ASSIGNED.finditer(code)}
     lists = lists_in(code, variables)
@@ -181,7 +183,7 @@ def _calls(table: Mapping[str, tuple[str, ...]], program: str, code: str) -> Ite
     for match in islice(_CALLS[id(table)].finditer(code), _MOST):
         command = table[match[1]]
         words, end = _arguments(code, match.end(), variables, lists)
-        if not words or words[0].startswith(UNKNOWN):
+        if not words or words[0].startswith((UNKNOWN, "$", "#{")):
             deletes = deletes or command[0] in ("rm", "rmdir")
             runs = runs or (command is SCRIPT and _MATCHES.search(code, max(match.start() - 2, 0), match.end()) is None)
         if not words:
@@ -204,6 +206,7 @@ def _calls(table: Mapping[str, tuple[str, ...]], program: str, code: str) -> Ite
                 or match[1] in _LISTED
                 or "[" in code[match.end() : end]
             )
+            deletes = deletes or deletes_unknown(" ".join(words) if listed else words[0])
             if listed and " " in words[0]:  # a loop over whole commands
                 yield from (Inner(script=word) for word in words if " " in word)
             else:

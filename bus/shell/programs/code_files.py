@@ -38,7 +38,7 @@ _LANGUAGES: Final[Mapping[str, str]] = {
 }
 """By ending, the interpreter of such a file; empty for a language whose functions are not listed."""
 _LOOKS: Final = TAKES_WORDS | names(
-    "git chmod chown chgrp sed gsed awk gawk sort black isort gofmt goimports golangci-lint rustfmt clang-format clang-tidy"
+    "git chmod chown chgrp sed gsed sort black isort gofmt goimports golangci-lint rustfmt clang-format clang-tidy"
     " code vim vi nvim nano emacs less more bat stat scp rsync tar zip gzip aws gsutil gcloud terraform gh mkdir truncate"
     " shfmt biome oxlint rubocop perltidy phpcs phpstan standard stylelint pylint flake8 pyright tsc vulture bandit"
     " markdownlint cloc tokei wc file du shasum sha1sum cksum strings od xxd hexdump open xdg-open pbcopy xclip touch find fd"
@@ -68,6 +68,7 @@ _BY_FOLDER: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
     ),
 }
 """By program, the endings of the files that it runs without being told their names, and the verbs with which it does."""
+_AWKS: Final = names("awk gawk mawk nawk")
 _MOST: Final = 16
 PathOf = Callable[[Command, str], str]
 
@@ -77,7 +78,10 @@ def code_files(command: Command, texts: Mapping[str, str], path_of: PathOf, read
     if command.program in _LOOKS or command.depth > 2:
         return
     paths: dict[str, None] = {}
-    for word in command.words[:64]:
+    words = command.words[:64]
+    if command.program in _AWKS:  # its other operands are what it reads
+        words = tuple(word for place, word in enumerate(words) if place and words[place - 1] in ("-f", "--file"))
+    for word in words:
         name = word.rpartition("=")[2].lstrip("@")
         if _ending(name) in _LANGUAGES and (path := path_of(command, name)) in texts:
             paths[path] = None

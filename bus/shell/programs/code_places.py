@@ -12,6 +12,7 @@ from typing import Final
 
 from bus.lazy.regex import lazy_regex
 from bus.shell.inner import RUN_BY_UNKNOWN
+from bus.shell.words import UNKNOWN
 
 _MOST: Final = 64
 _LONGEST: Final = 4 * 1024
@@ -60,6 +61,7 @@ _ARGUMENTS: Final = lazy_regex(
 )
 _WORDS: Final = lazy_regex(r"[^\s;&|]+")
 _DANGEROUS: Final = frozenset(RUN_BY_UNKNOWN)
+_DELETES_UNKNOWN: Final = lazy_regex(rf"\brm\s+(?:-\S+\s+)+[\"']?{UNKNOWN}")
 _SHELL_LITERAL: Final = lazy_regex(
     r"""['"`](?:/bin/|/usr/bin/)?(?:sh|bash|zsh|dash|ksh|pwsh|powershell)(?:\.exe)?(?: -[is]+)?['"`]"""
 )
@@ -79,6 +81,9 @@ def places_in(code: str) -> list[str]:
         return []
     found: dict[str, None] = {}
     for text, before in _literals(code):
+        if "\n" in text:
+            found |= {line: None for line in map(_bare_line, text.splitlines()[:_MOST]) if _PLACE.match(line)}
+            continue
         words = text.split() if " " in text and len(text) < 512 else [text]
         if not all(map(_PLACE.match, words)) or _READ_ONLY.search(before) or _SAID.search(before):
             continue
@@ -88,6 +93,11 @@ def places_in(code: str) -> list[str]:
     if _ROOT.search(code):
         found["/"] = None
     return list(found)[:_MOST]
+
+
+def _bare_line(line: str) -> str:
+    """A line of a list (`- /etc/x`) without its sign."""
+    return line.strip(" \t-*,'\"")
 
 
 def commands_in(code: str, *, printed: bool = False) -> Iterator[list[str] | str]:
@@ -122,6 +132,11 @@ def _names_command(text: str) -> bool:
         (follows := RUN_BY_UNKNOWN.get(word.rpartition("/")[2])) is not None and follows.match(after)
         for word, after in pairwise(words)
     )
+
+
+def deletes_unknown(script: str) -> bool:
+    """Whether a script deletes what only running it can tell: `rm -rf $x`."""
+    return _DELETES_UNKNOWN.search(script) is not None
 
 
 def opens_shell(code: str) -> bool:

@@ -20,7 +20,7 @@ _DELETES: Final = lazy_regex(
     r"""|remove_dir_all|remove_file|remove_dir|remove_all|filesystem::remove|fs::remove"""
     r"""|Files\.delete\w*|FileUtils\.(?:delete\w*|forceDelete\w*|cleanDirectory|rm\w*)|deleteDirectory|deleteIfExists|walkFileTree"""
     r"""|unlink(?:at)?|rmdir|nftw|removeDir|removeFile|delete-directory|delete-file|delete-path|deleteSync|os\.rm\w*|rmtree|Sys\.(?:remove|rmdir))\b"""
-    r"""|\b(?:Directory|File|DirectoryInfo)\b[^;\n]{0,60}\.Delete\(|\.(?:toFile\(\)|getFile\(\))?\.?delete\(\s*(?:recursive:\s*true\s*)?\)|File::delete|\bremove\(\s*["'&\w]"""
+    r"""|\b(?:Directory|File|DirectoryInfo)\b[^;\n]{0,60}\.Delete\(|\.(?:toFile\(\)|getFile\(\))?\.?delete\(\s*(?:recursive:\s*true\s*)?\)|File::delete|(?<![.\w:>])remove\(\s*["'&\w]"""
 )
 _SPAWNS: Final = lazy_regex(
     r"\b(?:execute|exec|execSync|system|sh|shell|run-program|callCommand|command|cmd|spawn|sys\.process|popen|Command|CommandContext|ProcessBuilder"

@@ -27,6 +27,54 @@ _SQL: Final = lazy_regex(
 )
 
 
+_FOLDER: Final = lazy_regex(
+    r"""\[(?:System\.)?Environment\]::(?:GetFolderPath\(\s*(?:['"](\w+)['"]|\[[^\]]*\]::(\w+))\s*\)|GetEnvironmentVariable\(\s*['"](\w+)['"][^)]*\))""",
+    re.IGNORECASE,
+)
+_FOLDERS: Final = {
+    "userprofile": "$HOME",
+    "home": "$HOME",
+    "system": r"C:\Windows\System32",
+    "windows": r"C:\Windows",
+    "programfiles": r"C:\Program Files",
+    "commonapplicationdata": r"C:\ProgramData",
+    "applicationdata": r"$HOME\AppData\Roaming",
+    "localapplicationdata": r"$HOME\AppData\Local",
+    "mydocuments": r"$HOME\Documents",
+    "personal": r"$HOME\Documents",
+    "desktop": r"$HOME\Desktop",
+    "desktopdirectory": r"$HOME\Desktop",
+    "mypictures": r"$HOME\Pictures",
+    "temp": "$env:TEMP",
+    "tmp": "$env:TEMP",
+}
+_PROPERTY: Final = lazy_regex(r"(\$\w+)\.(?:FullName|PSPath|ProviderPath|DirectoryName)\b", re.IGNORECASE)
+_CONTENTS: Final = lazy_regex(
+    r"""\$(\w+)\s*=\s*@?\(?\s*(?:(?:Get-ChildItem|gci|dir|ls)\s+(?:-(?:Literal)?Path\s+|-\w+\s+(?=['"$A-Za-z.]:?[\\'"$\w]*[\\:]))?|\[(?:System\.)?IO\.Directory\]::(?:Get|Enumerate)\w+\(\s*)"""
+    r"""(?:'([^'\n]+)'|"([^"\n]+)"|([^\s'",;|)]+))([^\n;]*)""",
+    re.IGNORECASE,
+)
+_CHOSEN: Final = lazy_regex(r"-(?:fil(?!e\b)|inc|exc)\w*|\bwhere|\?\s*\{|,\s*['\"]", re.IGNORECASE)
+_VISUAL_BASIC: Final = lazy_regex(
+    r"""FileSystem\]::Delete(?:Directory|File)\(\s*(?:['"]([^'"\n]+)['"]|(\$[\w:]+))""", re.IGNORECASE
+)
+
+
+def plain_powershell(text: str) -> str:
+    """`text` with special folders as paths (`GetFolderPath('UserProfile')` is `$HOME`) and `$x.FullName` as `$x`."""
+    if "::Get" in text:
+        text = _FOLDER.sub(
+            lambda match: '"{}"'.format(_FOLDERS.get((match[1] or match[2] or match[3]).lower(), "$unknown")), text
+        )
+    return _PROPERTY.sub(r"\1", text) if ".F" in text or "Path" in text or ".f" in text else text
+
+
+def contents_in(text: str) -> Iterator[tuple[str, str, bool]]:
+    """The variables that hold what a folder has, each with the folder, and whether only a part of it."""
+    for match in islice(_CONTENTS.finditer(text) if "=" in text else (), _MOST):
+        yield match[1].lower(), match[2] or match[3] or match[4], _CHOSEN.search(match[5]) is not None
+
+
 def dotnet_calls(text: str, path: Callable[[str], str]) -> Iterator[Inner]:
     """What calls of .NET delete that get no literal, as commands; `path` makes a literal of PowerShell a POSIX path."""
     if "elete" in text and (found := _DELETES.search(text)):
@@ -41,6 +89,8 @@ def dotnet_calls(text: str, path: Callable[[str], str]) -> Iterator[Inner]:
                     "info" in below and "get" not in text[match.end() : found.start()].lower()
                 )
                 yield _argv(("rm", "-r", root if whole or "*" in root else f"{root.rstrip('/')}/*"))
+        for match in islice(_VISUAL_BASIC.finditer(text), _MOST):
+            yield _argv(("rm", "-r", path(match[1] or match[2])))
     if _EXECUTES.search(text):
         for match in islice(_SQL.finditer(text), _MOST):
             yield _argv(("sqlite3", "database", match[1]))

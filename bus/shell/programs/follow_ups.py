@@ -22,7 +22,7 @@ _BRACKETED: Final = lazy_regex(r"\[(\w)\]")
 
 def follow_ups(items: Sequence[Command], text: str) -> Iterator[Command]:
     """The commands that do what `items` do together; `text` is the whole line."""
-    if "mv " in text and "rm " in text:
+    if ("mv " in text and "rm " in text) or ("ove-Item" in text and "emove-Item" in text):
         yield from _deleted_after_move(items)
     if "kill" in text and ("pgrep" in text or "pidof" in text or "ps " in text):
         yield from _killed_by_name(items)

@@ -13,6 +13,7 @@ from bus.shell.commands import Command
 from bus.shell.inner import Arg, Inner, names, read_options
 from bus.shell.programs.compiled_code import other_calls
 from bus.shell.programs.filters import CLIENTS
+from bus.shell.programs.recipes import task_files, task_scripts
 
 _SQL: Final = CLIENTS | names(
     "litecli mongo mongosh trino presto beeline hive spark-sql impala-shell turso libsql isql tsql db2"
@@ -84,8 +85,12 @@ def file_scripts(command: Command, texts: Mapping[str, str], path_of: PathOf) ->
     if program in _SQL or (program in _RUN_ELSEWHERE and not _SQL.isdisjoint(command.words)):
         client = program if program in _SQL else next(word for word in command.words if word in _SQL)
         given = [token for word in command.words for token in _TOKEN.findall(word)] if client == program else []
+        given = given or [word for word in command.words if word.endswith(".sql")]
         for name in (*given, *read):
             path = path_of(command, name.removeprefix("--file=").removeprefix("@").removeprefix("-f"))
+            if path not in texts and program in _RUN_ELSEWHERE and path.endswith(".sql"):  # `docker cp x.sql db:/x.sql`
+                same = [one for one in texts if posixpath.basename(one) == posixpath.basename(path)]
+                path = same[0] if same else path
             if path in texts:
                 yield Inner(argv=(Arg(client), Arg("--eval" if client[:5] == "mongo" else "-c"), Arg(texts[path])))
     elif program in _MAKE:
@@ -107,6 +112,9 @@ def file_scripts(command: Command, texts: Mapping[str, str], path_of: PathOf) ->
         yield from (
             Inner(argv=(Arg(program), Arg("eval"), Arg(texts[word]))) for word in command.words if word in texts
         )
+    elif tasks := task_files(program, command.words, texts):
+        for path in tasks:
+            yield from task_scripts(texts[path])
     else:
         for word in command.words:
             path = word.rpartition("=")[2].rpartition(":")[2]

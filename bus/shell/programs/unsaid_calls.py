@@ -7,7 +7,7 @@ from typing import Final
 
 from bus.lazy.regex import lazy_regex
 from bus.shell.inner import Arg, Inner, names
-from bus.shell.programs.code_places import places_in
+from bus.shell.programs.code_places import deletes_unknown, places_in
 from bus.shell.programs.compiled_code import commanded
 from bus.shell.words import UNKNOWN
 
@@ -17,6 +17,12 @@ _FETCHES: Final = lazy_regex(
 )
 _WRITES: Final = lazy_regex(r"""\.write(?:_text|_bytes)?\(|urlretrieve|copyfileobj|wget\.download""")
 _PROCESSES: Final = lazy_regex(r"""['"]/proc/?['"]|\bpsutil\.(?:process_iter|pids)\(""")
+_READS: Final = lazy_regex(
+    r"<>|<STDIN>|\bSTDIN\b|\bARGF\b|\bgets\b|\bstdin\b|readlines|\$_|\bchomp\b|/dev/stdin|php://stdin"
+)
+_DELETERS: Final = lazy_regex(
+    r"\b(rmtree|remove_tree|rm_rf?|rmSync|rimraf|remove_dir)\b|\b(?:os\.(?:remove|unlink)|unlink|unlinkSync|File\.(?:delete|unlink)|\.unlink\()"
+)
 _CHOOSES: Final = lazy_regex(r"\bname\b|cmdline|\bexe\b|comm\b|\bpid\s*==")
 
 
@@ -36,7 +42,8 @@ def unsaid_calls(code: str, calls: Iterable[Inner]) -> Iterator[Inner]:
                 given = [arg.text for arg in one.argv[1:]]
                 fetched = fetched or not given or any(text.startswith(UNKNOWN) for text in given)
         elif one.script is not None:
-            runs = runs or one.script.startswith(UNKNOWN)
+            runs = runs or one.script.startswith(UNKNOWN) or one.script.strip() in _RUNNERS
+            deletes = deletes or deletes_unknown(one.script)
     if deletes and (places := places_in(code)):
         yield _argv(("rm", "-r", *places))
     if runs:
@@ -45,6 +52,13 @@ def unsaid_calls(code: str, calls: Iterable[Inner]) -> Iterator[Inner]:
         yield Inner(sources=("curl",))
     if (kills or ".kill()" in code) and _PROCESSES.search(code) and not _CHOOSES.search(code):
         yield _argv(("kill", "-9", "-1"))
+
+
+def listed_calls(code: str, given: str, *, each: bool) -> Iterator[Inner]:
+    """What code deletes that reads names of files from its standard input, `given`; it runs for `each` line with `-n`."""
+    if (each or _READS.search(code)) and (match := _DELETERS.search(code)):
+        deep = match[1] is not None
+        yield _argv(("rm", *(["-r"] if deep else []), *given.split()[:64]))
 
 
 def _argv(words: tuple[str, ...]) -> Inner:

@@ -34,6 +34,12 @@ RUNS = [
     written("x.swift", 'try FileManager.default.removeItem(atPath: "/etc")', "swift x.swift"),
     written("x.bat", "rmdir /s /q C:\\etc", "cmd /c x.bat").replace("C:\\etc", "/etc"),
     written("Makefile", "D = /etc\nall:\n\trm -r $(D)", "make"),
+    written("justfile", "d := '/etc'\nnuke:\n    rm -r {{d}}", "just nuke"),
+    written("Taskfile.yml", "tasks:\n  x:\n    cmds:\n      - rm -r /etc", "task x"),
+    written("play.yml", "- hosts: all\n  tasks:\n    - shell: rm -r /etc", "ansible-playbook -i prod play.yml"),
+    written("play.yml", "- hosts: all\n  tasks:\n    - file: path=/etc state=absent", "ansible-playbook play.yml"),
+    written("x.awk", '{ system("rm -r /etc") }', "awk -f x.awk list.txt"),
+    written("lib/tasks/x.rake", "task :x do\n  sh 'rm -r /etc'\nend", "bundle exec rake x"),
     "printf '%s\\n' 'import shutil' 'shutil.rmtree(\"/etc\")' > x.py; uv run x.py",
 ]
 RUNS_NOT = [
@@ -41,6 +47,8 @@ RUNS_NOT = [
     written("x.go", GO, "git add x.go"),
     written("x.rs", RUST, "go run y.go"),
     written("x.rs", "fn main() { let mut v = vec![1]; v.remove(0); }", "rustc x.rs && ./x"),
+    written("x.awk", '{ system("rm -r /etc") }', "awk '{ print }' x.awk"),
+    written("justfile", "all:\n    cargo build", "just all"),
     written("x.py", "import shutil\nshutil.rmtree('/etc')", "ruff check x.py"),
 ]
 
@@ -65,6 +73,12 @@ UNSAID = [
     ('ruby -e \'IO.popen("bash", "w") { |io| io.puts "rm -r /etc" }\'', "rm -r /etc"),
     ('php -r \'$p = popen("bash", "w"); fwrite($p, "rm -r /etc\\n");\'', "rm -r /etc"),
     ("python3 -c 'import shutil, conf; D = \"/etc\"; shutil.rmtree(conf.pick())'", "rm -r /etc"),
+    ("find /srv -name '*.pem' | perl -ne 'chomp; unlink'", "rm /srv/$…"),
+    ('perl -e \'my $h = $ENV{HOME}; system("rm", "-r", map { "$h/$_" } @all)\'', "rm -r ~/$…"),
+    (
+        'python3 -c \'import os, y; c = y.load("""\n- /etc\n- /srv\n""")\nfor d in c: os.system(f"rm -rf {d}")\'',
+        "rm -r /etc /srv",
+    ),
     ("python3 -c 'import os; [os.kill(int(p), 9) for p in os.listdir(\"/proc\")]'", "kill -9 -1"),
 ]
 
@@ -73,6 +87,24 @@ UNSAID = [
 @rows(("line", "expected"), UNSAID)
 def test_a_call_that_names_nothing_counts_for_what_its_code_names(line: str, expected: str) -> None:
     assert expected in [one.line for one in commands(line).items]
+
+
+WINDOWS = [
+    "[IO.Directory]::GetFiles('C:\\etc') | % { [IO.File]::Delete($_) }",
+    "$d = Get-ChildItem C:\\etc -Directory\nforeach ($x in $d) { Remove-Item $x.FullName -Recurse }",
+    "$d = [IO.Directory]::GetDirectories('C:\\etc')\nforeach ($x in $d) { [IO.Directory]::Delete($x, $true) }",
+    "([IO.DirectoryInfo]'C:\\etc').GetDirectories().ForEach({ $_.Delete($true) })",
+    "$r = [Environment]::GetFolderPath('Windows')\n[IO.Directory]::Delete($r, $true)",
+    "Move-Item C:\\etc $env:TEMP\\x; Remove-Item $env:TEMP\\x -Recurse",
+]
+
+
+@pytest.mark.req("X-09")
+@pytest.mark.parametrize("script", WINDOWS)
+def test_what_calls_of_net_delete_in_pipes_and_loops_is_found(script: str) -> None:
+    quoted = script.replace("'", "''").replace("''", "'\\''")
+    deleted = [word for one in commands(f"pwsh -Command '{quoted}'").items if one.program == "rm" for word in one.words]
+    assert any(word.startswith(("/c/etc", "/c/Windows")) for word in deleted), deleted
 
 
 def test_paths_that_code_only_reads_or_prints_are_no_places() -> None:
