@@ -165,6 +165,7 @@ _NODE: Final[dict[str, tuple[str, ...]]] = {
             "fse.remove",
             "del.sync",
             "deleteSync",
+            "deleteAsync",
             "shell.rm",
         ],
         TREE,

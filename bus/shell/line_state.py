@@ -162,6 +162,8 @@ def _script(command: Command, word: str) -> str:
         return operand or next((target for sign, target in command.redirects if sign == "<"), "")
     if command.program in ("source", "."):
         return command.words[0] if command.words else ""
+    if command.program in ("powershell", "pwsh"):
+        return next((text for text in command.words if text.lower().endswith(".ps1")), "")
     if find_interpreter(command.program):
         options = read_options(args, frozenset())
         return "" if options.has("-c", "-e", "-m", "-r") or options.end >= len(args) else args[options.end].text

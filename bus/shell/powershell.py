@@ -13,7 +13,14 @@ from typing import Final, NamedTuple
 
 from bus.lazy.regex import lazy_regex
 from bus.shell.inner import Arg, Inner, names
-from bus.shell.programs.dotnet_calls import contents_in, dotnet_calls, plain_powershell
+from bus.shell.programs.dotnet_calls import (
+    added_in,
+    contents_in,
+    deletes_unknown_paths,
+    dotnet_calls,
+    places_in_script,
+    plain_powershell,
+)
 from bus.shell.words import UNKNOWN, UNSET
 
 _MOST: Final = 1024
@@ -81,6 +88,7 @@ _SWITCHES: Final = (
     "file",
     "hidden",
 )
+_PATH: Final = lazy_regex(r"[\\\\/:]")
 _PROVIDER: Final = lazy_regex(r"\w{2,}:")
 """The start of a path that is no file: `HKLM:\\Software`."""
 _CONTROLS: Final = frozenset({"stop", "delete", "config", "create", "failure", "start", "query", "sdset", "pause"})
@@ -107,11 +115,6 @@ _OBJECT: Final = lazy_regex(
     re.IGNORECASE,
 )
 _DOWNLOAD: Final = lazy_regex(r"""\.DownloadFile\(\s*[^,]+,\s*['"]?([^'")\s]+)""", re.IGNORECASE)
-_SHUTDOWN: Final = lazy_regex(r"\bWin32Shutdown\(|\bExitWindowsEx\b", re.IGNORECASE)
-_MACHINE: Final = lazy_regex(r"""SetEnvironmentVariable\([^)]*['"]Machine['"]""", re.IGNORECASE)
-_SHADOWS: Final = lazy_regex(
-    r"Win32_ShadowCopy.*(?:\.Delete\(|Remove-(?:CimInstance|WmiObject))", re.IGNORECASE | re.DOTALL
-)
 _TAKES: Final = lazy_regex(r"(remove|clear|disable|uninstall|unregister|reset|revoke|dismount|stop)-(\w+)")
 _OWN_NOUNS: Final = names(
     "item itemproperty content variable module job pssession typedata event alias member psbreakpoint pssnapin "
@@ -143,17 +146,14 @@ def _calls(text: str) -> Iterator[Inner]:
     for name, folder, chosen in contents_in(text):
         path = _filled(folder, variables)
         variables[name] = path if "*" in path else f"{path}\\{UNKNOWN if chosen else '*'}"
+    for name, item in added_in(text):
+        held = variables.get(name, "")
+        variables[name] = f"{held},{_filled(item, variables)}" if _PATH.search(held) else _filled(item, variables)
     for match in islice(_EACH.finditer(text), _MOST):
         variables[match[1].lower()] = _filled(_LISTED.sub("", match[2]), variables)
     tables = {match[1].lower(): _given(match[2]) for match in islice(_TABLE.finditer(text), _MOST)}
     for match in islice(_OBJECT.finditer(text), _MOST):
         yield _argv(["rm", "-r", to_posix(_filled(match[1], variables))])
-    if _SHUTDOWN.search(text):
-        yield _argv(["stop-computer"])
-    if _MACHINE.search(text):
-        yield _argv(["setx", "/M"])
-    if _SHADOWS.search(text):
-        yield _argv(["vssadmin", "delete", "shadows"])
     for match in islice(_DOWNLOAD.finditer(text), _MOST):
         yield _argv(["curl", "-o", to_posix(match[1])])
     if _RUNS.search(text):
@@ -162,10 +162,11 @@ def _calls(text: str) -> Iterator[Inner]:
         )
     for kind, method, _, path in _NET.findall(text):
         form = {"delete": ("rm", "-r") if kind.lower() == "directory" else ("rm",)}.get(method.lower(), ("tee",))
-        yield _argv([*form, to_posix(_filled(path, variables))])
+        fetched = form == ("tee",) and _FETCHES.search(text)
+        yield _argv([*(("curl", "-o") if fetched else form), to_posix(_filled(path, variables))])
     yield from dotnet_calls(text, lambda given: to_posix(_filled(given, variables)))
     pipe, braces, opened = _Pipe(), 0, 0
-    directory = ""
+    directory, unsaid = "", False
     for words, ends in _statements(text, variables):
         called = words[1:] if words[:1] and words[0] in ("&", ".", "call", "@call") else words
         called = (
@@ -177,6 +178,7 @@ def _calls(text: str) -> Iterator[Inner]:
             program = _program(called[0], called[1:2])
             for call in _translated(program, called, pipe):
                 yield call._replace(directory=directory)
+                unsaid = unsaid or deletes_unknown_paths(call)
             if program in ("set-location", "cd", "pushd", "push-location") and len(called) > 1:
                 directory = to_posix(called[-1])
         if ends == "|" and (called or not words):
@@ -184,6 +186,8 @@ def _calls(text: str) -> Iterator[Inner]:
         elif ends in (";", "\n", "\r\n", "&&", "||") and braces <= opened:
             pipe = _Pipe()
         braces += (ends == "{") - (ends == "}")
+    if unsaid and (places := [to_posix(_filled(one, variables)) for one in places_in_script(text)]):
+        yield _argv(["rm", "-r", *places])
 
 
 class _Pipe(NamedTuple):

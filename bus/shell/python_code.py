@@ -284,6 +284,9 @@ class PythonCode(PythonValues):
         elif method in functions.REMOTE and isinstance(node.func, ast.Attribute) and node.args:
             if not functions.REMOTE[method].isdisjoint(one.partition(".")[0] for one in self.names.values()):
                 yield Inner(script=self.argument(node), remote=True)
+        elif method == "extractall" or name == "shutil.unpack_archive":
+            folders = node.args[-1:] or [one.value for one in node.keywords if one.arg in ("path", "extract_dir")]
+            yield _argv(("tar", "-x", "-C", *(text for one in folders for text in self.texts(one)[:1])), directory)
         elif method in ("execute", "executescript") and node.args:
             yield _argv(("sqlite3", ":memory:" if self.in_memory else "database", self.argument(node)), directory)
         elif method in ("delete", "unlink") and any(self._lists_keys(arg) for arg in node.args):

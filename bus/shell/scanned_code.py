@@ -116,6 +116,11 @@ _NETWORK: Final = lazy_regex(
     r"|\b(?:get|file_get_contents|include|require|import)\s*\(?\s*['\"]https?://"
     r"|[`(]\s*['\"]?(?:curl|wget)\s"
 )
+_INCLUDES: Final = lazy_regex(
+    r"(?s)file_put_contents\([^;]{0,400}https?://[^;]{0,400};.*\b(?:include|require)(?:_once)?\b"
+    r"|https?://.*file_put_contents\(.*\b(?:include|require)(?:_once)?\b"
+)
+"""PHP that fetches code, writes it and includes it."""
 _DECODES: Final = lazy_regex(
     r"\b(?:atob|base64_decode|decode_base64|Base64\.(?:strict_|urlsafe_)?decode64|unpack1?)\b|['\"]base64['\"]"
 )
@@ -147,6 +152,8 @@ def scanned_calls(program: str, code: str, operands: Sequence[str] = ()) -> Iter
             yield Inner(sources=("curl",))
         if _DECODES.search(code):
             yield Inner(sources=("base64",))
+    if program == "php" and "file_put_contents" in code and _INCLUDES.search(code):
+        yield Inner(sources=("curl",))
 
 
 _WORD: Final = lazy_regex(r"\w+")
@@ -220,7 +227,9 @@ def _calls(table: Mapping[str, tuple[str, ...]], program: str, code: str) -> Ite
         yield Inner(argv=tuple(map(Arg, (*command, *taken))))
     if program in ("perl", "ruby", "jruby", "php", "julia"):
         for match in islice(_BACKTICKS.finditer(code), _MOST):
-            yield Inner(script=_interpolated(match[1] or match[2] or match[3].replace("\\/", "/"), variables))
+            script = _interpolated(match[1] or match[2] or match[3].replace("\\/", "/"), variables)
+            runs = runs or script.startswith((UNKNOWN, "$"))
+            yield Inner(script=script)
     yield from _opened(code, program)
     if deletes and (places := places_in(code)):
         yield Inner(argv=tuple(map(Arg, (*TREE, *places))))

@@ -10,7 +10,7 @@ from bus.shell.commands import Command
 from bus.shell.inner import TAKES_WORDS, Inner, names
 from bus.shell.interpreters import find_interpreter
 from bus.shell.powershell import powershell_calls
-from bus.shell.programs.compiled_code import other_calls
+from bus.shell.programs.compiled_code import commanded, other_calls
 from bus.shell.words import Output
 
 _NODE: Final = dict.fromkeys(names(".js .mjs .cjs .ts .mts .cts .jsx .tsx"), "node")
@@ -68,6 +68,25 @@ _BY_FOLDER: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
     ),
 }
 """By program, the endings of the files that it runs without being told their names, and the verbs with which it does."""
+_BY_NAME: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(["pytest", "py.test"], ("conftest.py",)),
+    **dict.fromkeys(["pip", "pip3"], ("setup.py",)),
+    **dict.fromkeys(["invoke", "inv"], ("tasks.py",)),
+    **dict.fromkeys(["rake", "rails"], ("Rakefile",)),
+    "nox": ("noxfile.py",),
+    "fab": ("fabfile.py",),
+    "scons": ("SConstruct",),
+    "gulp": ("gulpfile.js", "gulpfile.mjs"),
+    "grunt": ("Gruntfile.js",),
+    "jest": ("jest.config.js", "jest.setup.js"),
+    "vite": ("vite.config.ts", "vite.config.js"),
+    "webpack": ("webpack.config.js",),
+    "vagrant": ("Vagrantfile",),
+    "fastlane": ("Fastfile",),
+    "cap": ("Capfile", "deploy.rb"),
+}
+"""By program, the files of code that it runs without being told their names."""
+_RUBY_NAMES: Final = names("Rakefile Vagrantfile Fastfile Capfile")
 _AWKS: Final = names("awk gawk mawk nawk")
 _MOST: Final = 16
 PathOf = Callable[[Command, str], str]
@@ -75,7 +94,13 @@ PathOf = Callable[[Command, str], str]
 
 def code_files(command: Command, texts: Mapping[str, str], path_of: PathOf, read: str | None) -> Iterator[Inner]:
     """What the files of code among `texts` (by path) do that the command runs; `read` is a text that was read already."""
-    if command.program in _LOOKS or command.depth > 2:
+    if command.depth > 2:
+        return
+    for name in _BY_NAME.get(command.program, ()):
+        for path in [one for one in texts if posixpath.basename(one) == name][:_MOST]:
+            yield from code_of(path, texts[path])
+            yield from commanded(texts[path])
+    if command.program in _LOOKS:
         return
     paths: dict[str, None] = {}
     words = command.words[:64]
@@ -98,7 +123,7 @@ def code_files(command: Command, texts: Mapping[str, str], path_of: PathOf, read
 
 def code_of(path: str, text: str) -> Iterator[Inner]:
     """What the text of a file does when it is run, by the ending of its path."""
-    language = _LANGUAGES.get(_ending(path))
+    language = "ruby" if posixpath.basename(path) in _RUBY_NAMES else _LANGUAGES.get(_ending(path))
     if language == "sh":
         yield Inner(script=text)
     elif language == "pwsh":

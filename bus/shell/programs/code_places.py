@@ -57,11 +57,11 @@ _ROOT: Final = lazy_regex(
 _TEMPORARY: Final = lazy_regex(r"(?i)tempfile|mk[sd]?temp|temp_?dir|tmp_?path|tmp_?dir|tempnam|\bDir\.mktmpdir")
 """Code that makes temporary files deletes them again."""
 _ARGUMENTS: Final = lazy_regex(
-    r"""(?:[\s,\[\]()]|vec!|&|\.\w{1,6}\(|\b[\w.]{1,24}\()*(?:'((?:\\.|[^'\\\n]){0,512})'|"((?:\\.|[^"\\\n]){0,512})"|`([^`\n]{0,512})`)"""
+    r"""(?:[\s,\[\]()]|vec!|&|\.\w{1,6}\(|\b[\w.]{1,24}\s*[(:=])*(?:'((?:\\.|[^'\\\n]){0,512})'|"((?:\\.|[^"\\\n]){0,512})"|`([^`\n]{0,512})`)"""
 )
 _WORDS: Final = lazy_regex(r"[^\s;&|]+")
 _DANGEROUS: Final = frozenset(RUN_BY_UNKNOWN)
-_DELETES_UNKNOWN: Final = lazy_regex(rf"\brm\s+(?:-\S+\s+)+[\"']?{UNKNOWN}")
+_DELETES_UNKNOWN: Final = lazy_regex(rf"\brm(?:\s+-\S+)+(?:\s+[\"']?(?:{UNKNOWN}|[$#%{{])|\s*$)")
 _SHELL_LITERAL: Final = lazy_regex(
     r"""['"`](?:/bin/|/usr/bin/)?(?:sh|bash|zsh|dash|ksh|pwsh|powershell)(?:\.exe)?(?: -[is]+)?['"`]"""
 )
@@ -111,12 +111,15 @@ def commands_in(code: str, *, printed: bool = False) -> Iterator[list[str] | str
         if plain.rpartition("/")[2] in _DANGEROUS and " " not in plain:
             words, place = [plain], match.end()
             while len(words) < _MOST and (more := _ARGUMENTS.match(code, place)) is not None:
-                words.append(more[1] or more[2] or more[3] or "")
+                given = more[1] or more[2] or more[3] or ""
+                words += given.split() if given[:1] == "-" else [given]  # `Arguments = "-rf /etc"`
                 place = more.end()
             if plain.endswith("rm") and all(word[:1] == "-" for word in words[1:]):
                 words += places_in(code)  # `"rm", "-rf", folder`
             if len(words) > 1 and RUN_BY_UNKNOWN[plain.rpartition("/")[2]].match(words[1]):
                 yield words
+        elif '"' in plain and plain[:1] in ("[", "{"):  # JSON
+            yield from commands_in(plain.replace('\\"', '"'), printed=printed) if len(plain) < len(code) else ()
         elif " " in plain and _names_command(plain):
             before = code[max(match.start() - 48, 0) : match.start()]
             if printed or not _SAID.search(before):

@@ -8,7 +8,7 @@ from typing import Final
 
 from bus.lazy.regex import lazy_regex
 from bus.shell.inner import Arg, Inner
-from bus.shell.programs.code_places import commands_in, opens_shell, places_in
+from bus.shell.programs.code_places import commands_in, deletes_unknown, opens_shell, places_in
 from bus.shell.programs.service_calls import service_calls
 
 _MOST: Final = 512
@@ -62,5 +62,9 @@ def other_calls(code: str) -> Iterator[Inner]:
 
 def commanded(code: str) -> Iterator[Inner]:
     """The commands in literals of a text that runs something, as far as no call says which."""
+    unknown = False
     for one in commands_in(code, printed=opens_shell(code)):
+        unknown = unknown or (isinstance(one, str) and deletes_unknown(one))
         yield Inner(script=one) if isinstance(one, str) else Inner(argv=tuple(map(Arg, one)))
+    if unknown and (places := places_in(code)):  # `"rm -rf " + folder`
+        yield Inner(argv=tuple(map(Arg, ("rm", "-r", *places))))

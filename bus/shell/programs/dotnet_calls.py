@@ -9,7 +9,7 @@ from typing import Final
 
 from bus.lazy.regex import lazy_regex
 from bus.shell.inner import Arg, Inner
-from bus.shell.words import UNKNOWN
+from bus.shell.words import UNKNOWN, UNSET
 
 _MOST: Final = 64
 _DELETES: Final = lazy_regex(r"(?:::|\.)(?:Delete|DeleteFile|DeleteDirectory)(?:\(|\b)", re.IGNORECASE)
@@ -60,12 +60,23 @@ _VISUAL_BASIC: Final = lazy_regex(
 )
 
 
+_PLACE: Final = lazy_regex(
+    r"(?<![\w/:])((?:[A-Za-z]:\\[^\s'\"|;,)(`]*|\$(?:env:(?:USERPROFILE|APPDATA|LOCALAPPDATA|PROGRAMDATA|SystemRoot|ProgramFiles)"
+    r"|HOME)\b[^\s'\"|;,)(`]*))",
+    re.IGNORECASE,
+)
+_LINES: Final = lazy_regex(r"""(['"])[ \t]*\r?\n[ \t]*(?=['"])""")
+"""The end of a line in an array of texts."""
+_ADDED: Final = lazy_regex(r"""\$(\w+)(?:\.Add\(\s*|\s*\+=\s*)(?:'([^'\n]+)'|"([^"\n]+)")""", re.IGNORECASE)
+
+
 def plain_powershell(text: str) -> str:
     """`text` with special folders as paths (`GetFolderPath('UserProfile')` is `$HOME`) and `$x.FullName` as `$x`."""
     if "::Get" in text:
         text = _FOLDER.sub(
             lambda match: '"{}"'.format(_FOLDERS.get((match[1] or match[2] or match[3]).lower(), "$unknown")), text
         )
+    text = _LINES.sub(r"\1,", text) if "@(" in text else text
     return _PROPERTY.sub(r"\1", text) if ".F" in text or "Path" in text or ".f" in text else text
 
 
@@ -75,8 +86,33 @@ def contents_in(text: str) -> Iterator[tuple[str, str, bool]]:
         yield match[1].lower(), match[2] or match[3] or match[4], _CHOSEN.search(match[5]) is not None
 
 
+def added_in(text: str) -> Iterator[tuple[str, str]]:
+    """The texts that are added to a list, each with the list's variable: `$x.Add('C:\\y')`, `$x += 'C:\\y'`."""
+    for match in islice(_ADDED.finditer(text) if ".Add(" in text or "+=" in text else (), _MOST):
+        yield match[1].lower(), match[2] or match[3]
+
+
+_SHUTDOWN: Final = lazy_regex(r"\bWin32Shutdown\(|\bExitWindowsEx\b", re.IGNORECASE)
+_MACHINE: Final = lazy_regex(r"""SetEnvironmentVariable\([^)]*['"]Machine['"]""", re.IGNORECASE)
+_SHADOWS: Final = lazy_regex(
+    r"Win32_ShadowCopy.*(?:\.Delete\(|Remove-(?:CimInstance|WmiObject))", re.IGNORECASE | re.DOTALL
+)
+
+
+def places_in_script(text: str) -> Iterator[str]:
+    """The folders and files of Windows that a script of PowerShell names, quoted or not."""
+    for match in islice(_PLACE.finditer(text), _MOST):
+        yield match[1].rstrip(".")
+
+
 def dotnet_calls(text: str, path: Callable[[str], str]) -> Iterator[Inner]:
     """What calls of .NET delete that get no literal, as commands; `path` makes a literal of PowerShell a POSIX path."""
+    if _SHUTDOWN.search(text):
+        yield _argv(("stop-computer",))
+    if _MACHINE.search(text):
+        yield _argv(("setx", "/M"))
+    if _SHADOWS.search(text):
+        yield _argv(("vssadmin", "delete", "shadows"))
     if "elete" in text and (found := _DELETES.search(text)):
         for match in islice(_ENUMERATED.finditer(text), _MOST):
             given = match[1] or match[2] or match[3] or ""
@@ -98,3 +134,11 @@ def dotnet_calls(text: str, path: Callable[[str], str]) -> Iterator[Inner]:
 
 def _argv(words: tuple[str, ...]) -> Inner:
     return Inner(argv=tuple(map(Arg, words)))
+
+
+def deletes_unknown_paths(call: Inner) -> bool:
+    """Whether a command deletes folders that only running it can tell."""
+    words = [arg.text for arg in call.argv]
+    if words[:2] != ["rm", "-r"]:
+        return False
+    return all(word.startswith((UNKNOWN, UNSET)) for word in words[2:] if word[:1] != "-")

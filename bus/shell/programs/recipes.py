@@ -29,8 +29,8 @@ _FILES: Final[Mapping[str, tuple[str, ...]]] = {
     "pre-commit": (".pre-commit-config.yaml",),
     "lefthook": ("lefthook.yml",),
     "gitlab-runner": (".gitlab-ci.yml",),
-    "invoke": (),
-    "grunt": (),
+    "terraform": (),
+    "tofu": (),
 }
 """By program, the files that it reads without being told their names."""
 _YAML: Final = (".yml", ".yaml", ".toml", ".ini", "Procfile", "justfile", "Justfile", ".just", "Earthfile")
@@ -42,6 +42,8 @@ _ABSENT: Final = lazy_regex(
     r"""\bpath[:=][ \t]*["']?([^\s"'},]+)[^#]{0,200}?\bstate[:=][ \t]*["']?absent"""
     r"""|\bstate[:=][ \t]*["']?absent[^#]{0,200}?\bpath[:=][ \t]*["']?([^\s"'},]+)"""
 )
+_QUOTED: Final = lazy_regex(r'''\bcommand\s*=\s*"((?:\\.|[^"\\\n]){1,512})"''')
+"""Terraform's `local-exec`."""
 _PLACEHOLDER: Final = lazy_regex(r"\{\{\s*\.?([A-Za-z_]\w*)[^{}]{0,80}\}\}")
 _SETTING: Final = lazy_regex(
     r"""^[ \t]*([A-Za-z_]\w*)[ \t]*:?[:=][ \t]*["']?([^"'\s{}\[\]]+)["']?[ \t]*$""", re.MULTILINE
@@ -54,6 +56,8 @@ def task_files(program: str, words: tuple[str, ...], texts: Mapping[str, str]) -
     if known is None:
         return []
     named = {posixpath.basename(word) for word in words if word.endswith(_YAML)}
+    if program in ("terraform", "tofu"):
+        return [path for path in texts if path.endswith(".tf")] if "apply" in words else []
     return [path for path in texts if (name := posixpath.basename(path)) in named or (not named and name in known)]
 
 
@@ -65,5 +69,7 @@ def task_scripts(text: str) -> Iterator[Inner]:
         first = match[1].split()[-1]
         if first in RUN_NAMES or first.rpartition("/")[2] in RUN_NAMES:
             yield Inner(script=f"{match[1]}{match[2]}".rstrip("\"'] "))
+    for match in islice(_QUOTED.finditer(text), _MOST):
+        yield Inner(script=match[1])
     for match in islice(_ABSENT.finditer(text), _MOST):
         yield Inner(argv=(Arg("rm"), Arg("-r"), Arg(match[1] or match[2])))

@@ -39,6 +39,11 @@ RUNS = [
     written("play.yml", "- hosts: all\n  tasks:\n    - shell: rm -r /etc", "ansible-playbook -i prod play.yml"),
     written("play.yml", "- hosts: all\n  tasks:\n    - file: path=/etc state=absent", "ansible-playbook play.yml"),
     written("x.awk", '{ system("rm -r /etc") }', "awk -f x.awk list.txt"),
+    written("conftest.py", "import shutil\nshutil.rmtree('/etc')", "pytest -q"),
+    written("noxfile.py", "import nox\ndef x(s): s.run('rm', '-r', '/etc')", "nox -s x"),
+    written("main.tf", 'provisioner "local-exec" { command = "rm -r /etc" }', "terraform apply -auto-approve"),
+    written("x.cs", 'new ProcessStartInfo { FileName = "rm", Arguments = "-r /etc" }', "mcs x.cs && mono x.exe"),
+    written("x.scala", 'Seq("/etc").foreach(d => s"rm -r $d".!) // sys.process', "scala-cli run x.scala"),
     written("lib/tasks/x.rake", "task :x do\n  sh 'rm -r /etc'\nend", "bundle exec rake x"),
     "printf '%s\\n' 'import shutil' 'shutil.rmtree(\"/etc\")' > x.py; uv run x.py",
 ]
@@ -73,6 +78,8 @@ UNSAID = [
     ('ruby -e \'IO.popen("bash", "w") { |io| io.puts "rm -r /etc" }\'', "rm -r /etc"),
     ('php -r \'$p = popen("bash", "w"); fwrite($p, "rm -r /etc\\n");\'', "rm -r /etc"),
     ("python3 -c 'import shutil, conf; D = \"/etc\"; shutil.rmtree(conf.pick())'", "rm -r /etc"),
+    ('ruby -e \'d = Dir["/etc/*"].select { |x| ok(x) }; system("sudo", "rm", "-r", *d)\'', "rm -r /etc/*"),
+    ('python3 -c \'import json, os; p = json.loads("[[]]"); t.extractall("/etc")\'', "tar -x -C /etc"),
     ("find /srv -name '*.pem' | perl -ne 'chomp; unlink'", "rm /srv/$…"),
     ('perl -e \'my $h = $ENV{HOME}; system("rm", "-r", map { "$h/$_" } @all)\'', "rm -r ~/$…"),
     (
@@ -95,6 +102,8 @@ WINDOWS = [
     "$d = [IO.Directory]::GetDirectories('C:\\etc')\nforeach ($x in $d) { [IO.Directory]::Delete($x, $true) }",
     "([IO.DirectoryInfo]'C:\\etc').GetDirectories().ForEach({ $_.Delete($true) })",
     "$r = [Environment]::GetFolderPath('Windows')\n[IO.Directory]::Delete($r, $true)",
+    "$l = @(\n  'C:\\etc'\n  'D:\\x'\n)\n$l | % { Get-ChildItem $_ -Recurse | Remove-Item -Force }",
+    "$l = [Collections.ArrayList]::new(); $l.Add('C:\\etc'); foreach ($x in $l) { Remove-Item $x -Recurse }",
     "Move-Item C:\\etc $env:TEMP\\x; Remove-Item $env:TEMP\\x -Recurse",
 ]
 
