@@ -7,7 +7,7 @@ PIP_INSTALL = { $(BIN)/python -m pip --version || $(BIN)/python -m ensurepip; } 
 # `make test T=tests/unit` runs a part.
 T      ?= tests
 
-.PHONY: help demo test test-wheel test-agents guards check format docs costs screens page-screens chaos sleeps fuzz bench bench-agents bench-feed soak coverage clean
+.PHONY: help demo test test-wheel test-agents guards check format docs costs screens page-screens chaos sleeps fuzz shims bench bench-agents bench-feed soak coverage clean
 help:
 	@echo "make demo      a scripted fleet through the real processes and a real server"
 	@echo "make test      all tests but the long sizes; TIMED=1 also holds them to their figures in seconds"
@@ -20,7 +20,8 @@ help:
 	@echo "make docs      write the references in docs/ and the table of the guard packs anew"
 	@echo "make chaos     the full sizes: kills, cuts, pauses, counted"
 	@echo "make sleeps    a laptop that sleeps and wakes 2,000 times: nothing leaks"
-	@echo "make fuzz      many more generated calls of a gateway, and mutated answer files and replies for the hook commands"
+	@echo "make fuzz      many more generated calls of a gateway, and mutated answer files and replies for the hook commands, and all generated examples of the unit tests"
+	@echo "make shims     the tests that need one of the two hook commands, with the one that make test leaves out"
 	@echo "make bench-feed  1,000 clients of the live feed: CPU, memory, delays"
 	@echo "make soak      a gateway under mixed load for ten minutes: whether its memory is flat"
 	@echo "make bench     what it costs against bare libraries, ratios first"
@@ -123,10 +124,16 @@ chaos-approvals: $(VENV)/.dev
 chaos-workflows: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/chaos/test_workflows_killed.py -m 'chaos or slow' -n 0 --timeout 1800 -s
 
-# Fifty random calls of each path instead of four; 200 mutations of each kind for both hook commands instead of eight.
+# Fifty random calls of each path instead of four; 200 mutations of each kind for both hook commands instead of eight; and
+# each property of the unit tests on more than twice as many generated examples (tests/support/examples.py).
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/flow/gateway/test_openapi.py -m slow -n 0
 	$(BIN)/python -m pytest tests/live/bus/shim/test_native.py -m slow -n 2 --timeout 1800
+	EXAMPLES=all $(BIN)/python -m pytest tests/unit tests/live/workers/test_housekeeping.py -m hypothesis -n 2 --dist loadfile
+
+# Tests of what answers a hook command, with the one of both hook commands that `make test` leaves out.
+shims: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/flow -m 'one_shim and slow' -n 2 --dist loadfile
 
 bench: $(VENV)/.dev
 	$(BIN)/fleethook bench

@@ -20,6 +20,7 @@ from bus.system.directories import directories
 from bus.wire.connections import Connections, sync_client
 from bus.wire.keys import Keys, declared
 from tests.support import chosen_shim
+from tests.support.examples import examples
 from tests.support.processes import Processes
 from tests.support.requirements import Requirements
 from tests.support.schedule import longest_first
@@ -29,7 +30,9 @@ from workers.runtime.process import fast_loop
 
 # The same examples in every run, however busy the machine; `--hypothesis-profile=default` looks for new ones. The health
 # check is about time alone: drawing ten examples took more than its limit in CI.
-settings.register_profile("same", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "same", max_examples=examples(100), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("same")
 
 # Without bytecode files each of the some thousand processes of a run compiles the whole program again, and each worker
@@ -153,13 +156,21 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark tests by their folder; in a process of several, put the longest files first."""
+    """Mark tests by their folder and hook command; in a process of several, put the longest files first."""
     for item in items:
         found = _LIVE.search(str(item.path))
         if found and found[1] in {"live", "flow", "chaos"}:
             item.add_marker(found[1])
+        if item.get_closest_marker("one_shim") and _shim_of(item) not in {"", chosen_shim.USUAL}:
+            item.add_marker("slow")
     if hasattr(config, "workerinput") or config.option.processes:
         items[:] = longest_first(items)
+
+
+def _shim_of(item: pytest.Item) -> str:
+    """The hook command that a test runs, `python` or `native`; empty if it does not have both."""
+    case = getattr(item, "callspec", None)
+    return str(case.params.get("each_shim", "")) if case else ""
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:

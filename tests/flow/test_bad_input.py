@@ -26,11 +26,17 @@ from bus.shim.answer_file import EventLine, read_answer_file, write_answer_file
 from bus.verdicts import Verdict
 from bus.wire.codec import decode_verdict, encode_payload, pack
 from bus.wire.connections import sync_client
+from tests.support import chosen_shim
 from tests.support.fleet import Agent, Fleet, fleet
 from tests.support.waiting import BUDGET, BUDGET_MS, CONNECT, PATIENCE, TIMED, at_most, wait_until
 from workers.records.events import RecordedEvent
 
-pytestmark = [pytest.mark.flow, pytest.mark.req("B-02", "F-11", "X-06"), pytest.mark.usefixtures("each_shim")]
+pytestmark = [
+    pytest.mark.flow,
+    pytest.mark.req("B-02", "F-11", "X-06"),
+    pytest.mark.usefixtures("each_shim"),
+    pytest.mark.one_shim,
+]
 
 CUT = b'{"session_id":"s","tool_name":"Bash","tool_input":{"command":"'
 UNREADABLE = {
@@ -308,7 +314,7 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("each_shim", ["python"], indirect=True)  # no hook command takes part
+@pytest.mark.parametrize("each_shim", [chosen_shim.USUAL], indirect=True)  # no hook command takes part
 def test_msgpack_bombs_are_answered_and_kept(world: Fleet) -> None:
     before = {letter.id for letter in world.dead()}
     with bystander(world), sync_client(world.url("shim"), seconds=2 * PATIENCE) as client:

@@ -16,7 +16,12 @@ from bus.tools import canonical_tool
 from tests.support.fleet import HOST, Agent, Fleet, fleet
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.flow, pytest.mark.req("B-02", "B-08", "I-01", "I-02"), pytest.mark.usefixtures("each_shim")]
+pytestmark = [
+    pytest.mark.flow,
+    pytest.mark.req("B-02", "B-08", "I-01", "I-02"),
+    pytest.mark.usefixtures("each_shim"),
+    pytest.mark.one_shim,
+]
 
 RECORDED = sorted((Path(__file__).parents[1] / "golden" / "claude").glob("*-*.json"))
 AT_ONCE = 3

@@ -65,6 +65,7 @@ def test_a_canary_comes_back_denied_in_the_agents_own_form(world: Fleet, tmp_pat
     assert {one.event.session.startswith("fleethook-doctor-") for one in seen} == {True}
 
 
+@pytest.mark.one_shim
 @pytest.mark.parametrize("agent", NAMES)
 def test_with_nobody_to_ask_the_policy_answers_in_the_agents_own_form(world: Fleet, tmp_path: Path, agent: str) -> None:
     """Open: the agent goes on. Closed: it is denied, and the doctor takes no fallback for a verdict."""

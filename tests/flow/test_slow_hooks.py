@@ -53,6 +53,7 @@ def ask(agent: Agent, folder: Path, command: str, session: str) -> subprocess.Po
     return process
 
 
+@pytest.mark.one_shim
 @pytest.mark.parametrize("workers", [("evaluator",), ("evaluator", "host")], ids=["here", "on its own host"])
 def test_a_hook_has_the_time_that_it_declares_and_takes_no_slot(
     world: Fleet, tmp_path: Path, workers: tuple[str, ...]
@@ -114,6 +115,7 @@ def test_an_evaluator_that_dies_after_the_deadline_is_followed_by_one_that_runs_
     assert seen.verdict.repeated, "the verdict says so"
 
 
+@pytest.mark.one_shim
 def test_the_same_call_asked_twice_meanwhile_runs_its_hook_once(world: Fleet, tmp_path: Path) -> None:
     world.start("evaluator", "evaluator")
     agent, start, begun = world.agent(budget=1.0), time.monotonic(), tmp_path / "begun.one"

@@ -90,7 +90,7 @@ SECONDS: dict[str, int] = {
     "tests/unit/workers/cli/hooks/test_new.py": 13,
     "tests/live/workers/delivery/test_batch_bodies.py": 12,
     "tests/live/workers/test_carrier.py": 12,
-    "tests/unit/bus/hooksets/guards/test_development_corpus.py": 12,
+    "tests/unit/bus/hooksets/guards/test_inspections.py": 6,
     "tests/chaos/test_evaluators_killed.py": 11,
     "tests/chaos/test_shim_bad_input.py": 11,
     "tests/flow/cli/test_hooks.py": 11,

@@ -24,7 +24,12 @@ from tests.support.gobby.daemon import Daemon, start_daemon
 from tests.support.held import HOOKS, Held
 from tests.support.waiting import PATIENCE, wait_until
 
-pytestmark = [pytest.mark.flow, pytest.mark.req("X-03", "X-06"), pytest.mark.usefixtures("each_shim")]
+pytestmark = [
+    pytest.mark.flow,
+    pytest.mark.req("X-03", "X-06"),
+    pytest.mark.usefixtures("each_shim"),
+    pytest.mark.one_shim,
+]
 
 
 AGAIN = {"Idempotency-Key": "sent-again"}

@@ -31,7 +31,7 @@ from tests.support.servers import free_port
 from tests.support.waiting import wait_until
 from workers.admin.agent_setup import SHIM_URL, answers_for, connect, installed, plan
 
-pytestmark = [pytest.mark.flow, pytest.mark.req("X-12"), pytest.mark.usefixtures("each_shim")]
+pytestmark = [pytest.mark.flow, pytest.mark.req("X-12"), pytest.mark.usefixtures("each_shim"), pytest.mark.one_shim]
 
 FAR = "far"
 REASON = "the far disk is full"

@@ -12,7 +12,6 @@ import pytest
 from bus.agents import find
 from bus.config.settings import Settings
 from bus.events import SOURCES
-from bus.shim import native
 from bus.shim.answer import HookAnswer
 from bus.shim.answer_file import hook_command, write_answer_file
 from bus.system.directories import directories
@@ -31,8 +30,6 @@ RULES = {
     "nothing": "hooks: [{id: judge, on: 'no:such', rule: {decision: deny, reason: never}}]",
 }
 AT_ONCE = 3
-ONE_SHIM = "native" if native.compiler() else "python"
-"""Where one hook command is enough: that both print the same bytes is what tests/golden/test_conformance.py shows."""
 
 
 def shim(world: Fleet, agent: str) -> Path:
@@ -50,11 +47,8 @@ def by_shim(file: Path, agent: str, native: str, payload: bytes) -> HookAnswer:
     return hook_answer(words, payload, env={"PATH": os.defpath})
 
 
-@pytest.mark.parametrize(
-    ("each_shim", "decision"),
-    [("python", "deny"), ("native", "deny"), (ONE_SHIM, "ask"), (ONE_SHIM, "nothing")],
-    indirect=["each_shim"],
-)
+@pytest.mark.one_shim  # that both print the same bytes is what tests/golden/test_conformance.py shows
+@pytest.mark.parametrize("decision", RULES)
 def test_every_agent_hears_over_http_what_its_hook_command_prints(
     world: Fleet, gateway: Gateway, decision: str, each_shim: str
 ) -> None:

@@ -15,6 +15,7 @@ from bus.wire.keys import SENT_MS, Keys
 from bus.wire.streams import server_now
 from tests.cli_kit import run
 from tests.support.delivering import dispatch_event, turn_end
+from tests.support.examples import examples
 from tests.support.running import do, publish_hooks, stream
 from tests.support.servers import Server
 from workers.delivery.deliveries import deliveries
@@ -81,7 +82,7 @@ async def test_events_over_their_bytes_go(server: Server, keys: Keys, connection
 
 
 @pytest.mark.req("B-05")
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     total=st.integers(1, 30),
     first=st.integers(0, 30),

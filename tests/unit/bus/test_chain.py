@@ -18,6 +18,7 @@ from bus.outcomes import NOTHING, Outcome
 from bus.runners.rule import RuleRunner
 from bus.tally import CONTEXT_BUDGET
 from bus.verdicts import DECISIONS, POLICIES, Decision, Verdict, fallback_decision
+from tests.support.examples import examples
 
 EVENT = Event(type="tool:pre_execute", id="e1", tool="bash", input={"command": "ls"})
 STRICTNESS = {"abstain": 0, "allow": 1, "ask": 2, "deny": 3}
@@ -492,7 +493,7 @@ stacks = st.lists(
 
 
 @given(stacks, st.integers(0, 6))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_a_hook_more_below_never_weakens(stack: list[tuple[str, Outcome, Any, bool]], at: int) -> None:
     """Whatever a project or session adds, the verdict is as strict as without it, and never becomes an allow by it."""
     stack = sorted(stack, key=lambda one: LAYERS.index(one[0]))
@@ -519,7 +520,7 @@ def test_a_hook_more_below_never_weakens(stack: list[tuple[str, Outcome, Any, bo
 
 
 @given(stacks)
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_a_rewrite_from_below_never_turns_off_a_question(stack: list[tuple[str, Outcome, Any, bool]]) -> None:
     """With a project that changes the input, an allow stands only if one above allows exactly the changed input."""
     hooks = [

@@ -15,6 +15,7 @@ from bus.events import Event
 from bus.hooks import LAYERS, Hook, Layer
 from bus.outcomes import Outcome
 from bus.verdicts import DECISIONS, POLICIES, Policy, Verdict
+from tests.support.examples import examples
 from tests.unit.bus.test_chain import EVENT, Said, hook, judge
 
 PREVENTS = {"allow": 0, "abstain": 1, "ask": 2, "deny": 3}
@@ -99,7 +100,7 @@ def verdicts(stack: list[Member], cut: Layer) -> tuple[Verdict, Verdict]:
 
 @pytest.mark.req("F-13")
 @given(_stacks, st.sampled_from(LAYERS[:-1]))
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 def test_what_a_higher_layer_prevents_stays_prevented(stack: list[Member], cut: Layer) -> None:
     """Whatever the lower ones say, change, observe, fail at or stop: a deny stays one, and an ask at least an ask."""
     upper, whole = verdicts(stack, cut)
@@ -110,7 +111,7 @@ def test_what_a_higher_layer_prevents_stays_prevented(stack: list[Member], cut: 
 
 
 @given(_stacks, st.sampled_from(("user", "project")))
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 def test_a_project_or_session_never_switches_a_prompt_off(stack: list[Member], cut: Layer) -> None:
     """An allow comes from the fleet or the user alone, and for the input that they allowed."""
     upper, whole = verdicts(stack, cut)
@@ -124,7 +125,7 @@ def test_a_project_or_session_never_switches_a_prompt_off(stack: list[Member], c
 
 @pytest.mark.req("F-13")
 @given(_stacks, st.sampled_from(LAYERS[:-1]))
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 def test_what_a_higher_layer_changed_stays_changed(stack: list[Member], cut: Layer) -> None:
     upper, whole = verdicts(stack, cut)
     if whole.decision == "deny":
@@ -136,7 +137,7 @@ def test_what_a_higher_layer_changed_stays_changed(stack: list[Member], cut: Lay
 
 
 @given(_stacks)
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_who_only_observes_changes_nothing(stack: list[Member]) -> None:
     # Not of Claude's format: there one more neighbour changes which of them start together.
     stack = [one._replace(dialect="fleethook", stops=False) for one in stack]

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -262,13 +263,18 @@ def test_every_key_is_on_its_page() -> None:
         assert key.reader, key.pattern
 
 
+@cache
+def known_names() -> frozenset[str]:
+    """The fields of files, events and settings, and those of the templates' plugins."""
+    names = {field.name for kind in {*SECTIONS.values(), Settings} for field in fields(kind)} | {"match"}  # pigo's
+    return frozenset(names.union(*(templates.template(one).entry.get("config", {}) for one in templates.names())))
+
+
 @rows("page", PAGES, ids=lambda page: page.name)
 def test_a_page_names_no_field_and_no_condition_that_does_not_exist(page: Path) -> None:
     """`field: value` between backticks is a field of a file, an event, a setting or a template's plugin; `event.…` is read."""
     text = page.read_text(encoding="utf-8")
-    names = {field.name for kind in {*SECTIONS.values(), Settings} for field in fields(kind)} | {"match"}  # pigo's
-    names |= {name for one in templates.names() for name in templates.template(one).entry.get("config", {})}
-    assert not set(re.findall(r"`([a-z_]+): [^`]+`", text)) - names, page.name
+    assert not set(re.findall(r"`([a-z_]+): [^`]+`", text)) - known_names(), page.name
     if page.name != "python.md":  # there `event` and `verdict` are values of a program
         read = set(re.findall(r"\b((?:event|verdict)\.[a-z]+)\b", text))
         assert read <= set(CONDITIONS), f"{page.name}: {sorted(read - set(CONDITIONS))}"

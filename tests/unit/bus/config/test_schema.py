@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import pytest
@@ -17,6 +18,9 @@ from bus.config.settings import NAMES
 from bus.errors import ConfigError
 from bus.hooksets.hookfile import parse_hook_file
 from tests.support.rows import rows
+
+schema_once = cache(hook_file_schema)
+"""Making it takes as long as reading a hundred hook files."""
 
 
 def walk(node: Any) -> Iterator[dict[str, Any]]:
@@ -117,7 +121,7 @@ def accepts(schema: Any, value: Any, root: dict[str, Any]) -> bool:
 
 
 def test_the_schema_names_every_key_and_every_reference_exists() -> None:
-    schema = hook_file_schema()
+    schema = schema_once()
     assert schema["$schema"] == DIALECT
     assert set(schema["properties"]) == {*FileFormat.__struct_encode_fields__, "$schema"}
     assert set(schema["$defs"]["HookEntry"]["properties"]) == set(HookEntry.__struct_fields__)
@@ -129,7 +133,7 @@ def test_the_schema_names_every_key_and_every_reference_exists() -> None:
 
 
 def test_every_field_has_a_sentence_and_examples_that_the_schema_accepts() -> None:
-    schema = hook_file_schema()
+    schema = schema_once()
     parts = {
         f"{name}.{key}": part for name, kind in schema["$defs"].items() for key, part in kind["properties"].items()
     }
@@ -201,7 +205,7 @@ def test_every_field_has_a_sentence_and_examples_that_the_schema_accepts() -> No
     ],
 )
 def test_the_schema_and_the_loader_agree(value: dict[str, Any]) -> None:
-    schema = hook_file_schema()
+    schema = schema_once()
     try:
         problems = parse_hook_file(json.dumps(value), "user", file="fleethook.json").problems
     except ConfigError as error:

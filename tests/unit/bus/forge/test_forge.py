@@ -21,6 +21,7 @@ from bus.forge import (
     HookRegistry,
     HookResult,
 )
+from tests.support.examples import examples
 from tests.support.rows import rows
 
 BASH = HookEvent.tool_pre_execute("bash", {"command": "ls -la"}, session_id="s1")
@@ -206,7 +207,7 @@ def _forge_says(pattern: str, event: HookEvent) -> bool:
 
 
 @pytest.mark.req("F-04", "F-05")
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(
     steps=st.lists(
         st.tuples(

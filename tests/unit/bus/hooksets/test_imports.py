@@ -25,6 +25,7 @@ from bus.hooksets.in_force import HookSet, Layered, Watcher
 from bus.installs.hook_command import MARK
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
+from tests.support.examples import examples
 from workers.admin.plugins import plugins
 
 PIGO = {"plugins": [{"name": "gate", "hooks": {"tool_start": [{"command": "exit 1", "match": {"tool": "bash"}}]}}]}
@@ -452,7 +453,7 @@ _broken = st.sampled_from(sorted(_SAMPLES)).flatmap(
 
 
 @given(_broken | st.tuples(st.sampled_from(HOOK_DIALECTS), _anything))
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @pytest.mark.req("F-11", "P-13", "I-09")
 def test_whatever_a_file_holds_it_is_read_or_named(tmp_path: Path, given_: tuple[str, Any]) -> None:
     """No content of any dialect's file breaks the file that imports it; what is in force can be compiled and published."""

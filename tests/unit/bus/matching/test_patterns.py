@@ -16,6 +16,7 @@ from bus.events import Event
 from bus.matching import patterns as matchers
 from bus.matching.patterns import Index, Pattern, ToolMatcher, check_tool, parse_pattern, parse_tool
 from bus.tools import tool_names
+from tests.support.examples import examples
 from tests.support.rows import rows
 
 
@@ -170,7 +171,7 @@ def fits(on: Sequence[str], tool: str, event: Event) -> bool:
 
 @pytest.mark.req("F-05", "F-04")
 @given(hooks, st.lists(events, min_size=1, max_size=4))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_the_index_equals_looking_at_every_hook(given_hooks: list[tuple[list[str], str]], asked: list[Event]) -> None:
     """In the order of registration, each once; asked twice, since the second answer comes from memory."""
     entries = [(Entry(str(n), tool), on) for n, (on, tool) in enumerate(given_hooks)]

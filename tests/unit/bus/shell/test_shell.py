@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bus.shell import MAX_LENGTH, UNKNOWN, UNSET, Command, commands, commands_if_light, raw_names
 from bus.shell.budget import FULL
 from bus.shell.words import MAYBE_EMPTY
+from tests.support.examples import examples
 from tests.support.rows import rows
 from tests.support.waiting import cpu_at_most
 
@@ -327,14 +328,14 @@ def test_hostile_lines_take_bounded_time(text: str) -> None:
 
 
 @given(st.text(alphabet=st.sampled_from(list("rm -xf/$(){}[]<>|&;'\"`\\#*~=!\n\ta:EO")), max_size=200))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_it_never_raises(text: str) -> None:
     for command in commands(text).items:
         assert isinstance(command.line, str)
 
 
 @given(st.text(max_size=200))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_it_never_raises_for_any_text(text: str) -> None:
     commands(text)
 

@@ -29,6 +29,7 @@ from bus.wire.codec import (
     unpack,
     write_json,
 )
+from tests.support.examples import examples
 from tests.support.rows import rows
 
 SURROGATE = "a\ud800b"
@@ -118,7 +119,7 @@ json_values = st.recursive(
 
 
 @given(json_values)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_values_come_back_as_they_went(value: object) -> None:
     assert unpack(pack(value)) == value
     assert read_json(write_json(value)) == value
@@ -143,7 +144,7 @@ fields = st.sampled_from([name for _, names in KINDS.values() for name in names]
 
 
 @given(st.dictionaries(fields, odd_values, max_size=6), st.booleans())
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_the_quick_way_and_the_long_way_read_the_same(given: dict[str, Any], whole: bool) -> None:
     """What stands first in a message decides which way it is read, and nothing else."""
     for read, (least, names) in KINDS.items():
@@ -157,7 +158,7 @@ def test_the_quick_way_and_the_long_way_read_the_same(given: dict[str, Any], who
 
 
 @given(st.binary(max_size=60))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_no_bytes_raise_anything_else(raw: bytes) -> None:
     for read in (unpack, read_json, decode_body, decode_verdict):
         for start in (b"", b"\x85\xa1v\x01"):

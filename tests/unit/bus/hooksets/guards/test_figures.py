@@ -29,6 +29,9 @@ Held-out lines that are in the development part too are left out."""
 MOST_FALSE_ALARMS = 0.8
 """Percent, on both parts."""
 
+MOST_MISSED_COMMANDS, MOST_FALSE_ALARMS_ON_COMMANDS = 1.0, 0.5
+"""Percent of the shell lines of the development part; a decision that is not the expected one counts as missed."""
+
 OTHER_PACKS = tuple(name for name in packs() if name not in DEFAULT_PACKS)
 LEAST_RECALL_OF_OTHERS, MOST_FALSE_ALARMS_OF_OTHERS = 90.0, 3.0
 """Percent, for each pack on its own held-out lines."""
@@ -59,6 +62,17 @@ def test_the_packs_stop_what_destroys_and_little_else(part: str, capsys: pytest.
     found = judge_lines(lines, DEFAULT_PACKS)
     assert all(0 < one.guard_seconds <= one.seconds for one in found), "the engine's part is counted apart"
     hold(part, found, LEAST_RECALL[part], MOST_FALSE_ALARMS, capsys)
+    if part == "development":
+        hold_commands([one for one in found if one.line.event.tool == "bash"])
+
+
+def hold_commands(found: Sequence[Judged]) -> None:
+    """Hold shell lines to bars of their own."""
+    for harmless, most in ((False, MOST_MISSED_COMMANDS), (True, MOST_FALSE_ALARMS_ON_COMMANDS)):
+        judged = [one for one in found if (one.line.expect == "allow") is harmless]
+        wrong = [one.line.call for one in judged if one.finding]
+        assert len(judged) >= 500
+        assert len(wrong) <= most / 100 * len(judged), wrong
 
 
 @pytest.mark.req("X-07")

@@ -14,6 +14,7 @@ from rich.cells import cell_len
 
 from bus.events import Event
 from bus.verdicts import Verdict
+from tests.support.examples import examples
 from workers.cli.common import Context
 from workers.cli.output import styler
 from workers.cli.screens import rows
@@ -27,7 +28,7 @@ TEXT = st.text(max_size=60)
 EVENT = Event(type="tool:pre_execute", source="claude", tool="bash", session="s-1", input={"command": "rm -rf /"})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     columns=st.sampled_from([EVENT_COLUMNS, DELIVERY_COLUMNS, DEAD_COLUMNS]),
     texts=st.lists(st.lists(TEXT, min_size=9, max_size=9), min_size=1, max_size=6),

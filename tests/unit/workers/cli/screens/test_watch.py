@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from bus.events import Event
 from bus.verdicts import Verdict
+from tests.support.examples import examples
 from workers.approvals.questions import Question
 from workers.cli.output import styler
 from workers.cli.screens.watch import PANELS, View, frame
@@ -50,7 +51,7 @@ def view(texts: list[str]) -> View:
     return made
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     texts=st.lists(TEXT, max_size=30),
     trace=st.lists(TEXT, max_size=50),

@@ -1,11 +1,6 @@
-"""The guard pack over whole corpora: how much of what destroys is stopped, and how little else."""
+"""The pack against destructive commands stops no inspection of what it stops, and nothing that it advises."""
 
 from __future__ import annotations
-
-import json
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +13,6 @@ from tests.support.rows import rows
 
 PACK = load_pack("destructive-commands")
 IN_FORCE = HookSet([Layered("fleet", "1", HookFile(hooks=PACK.rules))])
-DEVELOPMENT = Path(__file__).parents[4] / "corpora" / "development"
 
 INSPECTIONS = (
     "echo {quoted}",
@@ -46,37 +40,6 @@ def said(command: str, cwd: str = TEST_DIRECTORY, tool: str = "bash") -> dict[st
         for hook in IN_FORCE.blocking(event)
         if hook.rule is not None and judge(hook.rule, event) is not None
     }
-
-
-def lines(folder: Path) -> Iterator[dict[str, Any]]:
-    for file in sorted(folder.glob("*.jsonl")):
-        for line in file.read_text(encoding="utf-8").splitlines():
-            yield json.loads(line)
-
-
-def comes_out(line: dict[str, Any], decisions: set[str]) -> bool:
-    expected: str = line["expect"]
-    if expected in ("allow", "stop"):
-        return bool(decisions) is bool(expected == "stop")
-    strictest = "deny" if "deny" in decisions else next(iter(decisions), "allow")
-    return strictest == expected
-
-
-@pytest.mark.req("X-09")
-def test_recall_and_false_alarms_over_the_development_corpus() -> None:
-    wrong: dict[bool, list[str]] = {True: [], False: []}
-    count = {True: 0, False: 0}
-    for line in lines(DEVELOPMENT):
-        if "command" not in line:
-            continue  # other tools' calls are judged with both parts' figures
-        harmless = line["expect"] == "allow"
-        count[harmless] += 1
-        if not comes_out(line, set(said(line["command"], line.get("cwd", TEST_DIRECTORY)).values())):
-            wrong[harmless].append(line["command"])
-    assert count[True] >= 500
-    assert count[False] >= 500
-    assert len(wrong[False]) <= 0.01 * count[False], wrong[False]
-    assert len(wrong[True]) <= 0.005 * count[True], wrong[True]
 
 
 @pytest.mark.req("X-09")
