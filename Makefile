@@ -7,7 +7,7 @@ PIP_INSTALL = { $(BIN)/python -m pip --version || $(BIN)/python -m ensurepip; } 
 # `make test T=tests/unit` runs a part.
 T      ?= tests
 
-.PHONY: help demo test test-wheel test-agents guards check format docs costs screens page-screens chaos sleeps fuzz shims bench bench-agents bench-feed soak coverage clean
+.PHONY: help demo test test-wheel test-agents guards check format docs costs screens page-screens chaos sleeps fuzz shims bench bench-parts bench-agents bench-feed soak coverage clean
 help:
 	@echo "make demo      a scripted fleet through the real processes and a real server"
 	@echo "make test      all tests but the long sizes; TIMED=1 also holds them to their figures in seconds"
@@ -25,6 +25,7 @@ help:
 	@echo "make bench-feed  1,000 clients of the live feed: CPU, memory, delays"
 	@echo "make soak      a gateway under mixed load for ten minutes: whether its memory is flat"
 	@echo "make bench     what it costs against bare libraries, ratios first"
+	@echo "make bench-parts  whether the parts of the bench run that start the most processes"
 	@echo "make bench-agents  how much longer a tool call takes in real agent programs (npm) with hooks than without"
 	@echo "make costs     measure the ranges of docs/costs.md, for about an hour"
 	@echo "make coverage  the tests with branch coverage"
@@ -124,7 +125,7 @@ chaos-approvals: $(VENV)/.dev
 chaos-workflows: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/chaos/test_workflows_killed.py -m 'chaos or slow' -n 0 --timeout 1800 -s
 
-# Fifty random calls of each path instead of four; 200 mutations of each kind for both hook commands instead of eight; and
+# Fifty random calls of each path instead of none; 200 mutations of each kind for both hook commands instead of eight; and
 # each property of the unit tests on more than twice as many generated examples (tests/support/examples.py).
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/flow/gateway/test_openapi.py -m slow -n 0
@@ -137,6 +138,10 @@ shims: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/fleethook bench
+
+# The parts of the bench that `make test` leaves out, in small sizes: whether they run, and what they are called.
+bench-parts: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/flow/cli/test_bench.py -m slow -n 0
 
 # Real agent programs, with hooks and without, in turn; three minutes each. `make bench-agents A=claude ROUNDS=9` measures one.
 bench-agents: $(VENV)/.dev

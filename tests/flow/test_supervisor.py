@@ -25,17 +25,25 @@ from workers.supervisor import Log, State, detach, down, light, process_specs, r
 ROOT = Path(__file__).resolve().parents[2]
 
 CHILD = """
-import os, signal, sys
+import os, signal, socket, sys
+from urllib.parse import urlsplit
 from workers.runtime.lifeline import die_with_parent
 name = sys.argv[1]
 assert die_with_parent(grace=0.2) and "FLEETHOOK_LIFELINE" not in os.environ
 def say(text):  # in one write: the fork has the same pipe
     os.write(1, text.encode() + b"\\n")
-from bus.wire.connections import sync_client
-client = sync_client(os.environ["FLEETHOOK_REDIS_URL"])
-client.ping()  # the end has a second, in which nothing is to be imported
+url = urlsplit(os.environ["FLEETHOOK_REDIS_URL"])
+server = socket.socket(socket.AF_UNIX)  # a client of the program's own would be imported longer than all of this runs
+server.connect(url.path)
+answers = server.makefile("rb")
+def ping():
+    server.sendall(b"PING\\r\\n")
+    return answers.readline() == b"+PONG\\r\\n"
+if url.username:
+    server.sendall(f"AUTH {url.username} {url.password}\\r\\n".encode())
+    assert answers.readline() == b"+OK\\r\\n"
 def stop(number, frame):
-    say(f"{name} drained, the server answers {client.ping()}")
+    say(f"{name} drained, the server answers {ping()}")
     sys.exit(0)
 if name == "forking":  # as RQ does for each job
     if os.fork() == 0:

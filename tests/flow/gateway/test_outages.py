@@ -143,6 +143,7 @@ def http_call(client: httpx.Client, base: str, number: int) -> tuple[str, str, i
     raise AssertionError(f"{name} was never answered")
 
 
+@pytest.mark.one_shim  # that it asks again is shown for both in test_hook_command.py
 def test_killed_gateways_behind_a_balancer_lose_nothing_and_answer_nothing_twice(world: Fleet, tmp_path: Path) -> None:
     ran = world.folder / "ran"
     ran.write_text("")

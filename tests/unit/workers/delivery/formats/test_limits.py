@@ -157,7 +157,7 @@ def check(name: Format, event: Event, verdict: Verdict | None, payload: Payload,
 @pytest.mark.req("G-22")
 @rows("payload", ["full", "thin"])
 @rows("name", SERVICES)
-@rows("times", [1, 30])
+@rows("times", [1, 12])
 def test_a_body_of_nothing_but_hostile_text_is_within_the_limits(name: Format, payload: Payload, times: int) -> None:
     event, verdict = all_hostile(times)
     check(name, event, verdict, payload)
