@@ -34,7 +34,9 @@ _PLACE: Final = lazy_regex(r"%\d*\$?[sIL]")
 _SELECTS: Final = lazy_regex(r"(?i)\bselect\b")
 _DROPS: Final = lazy_regex(r"\W{0,2}(drop|truncate)(?:\s+\w+)?\W*", re.IGNORECASE)
 
-_AWK_PRINTS: Final = lazy_regex(r"""\bprint\s*\(?\s*"((?:/|~|\.\.)[^"\\ ]*)"\s*\$\w+(?:\s*"([^"\\ ]*)")?""")
+_FOLDER: Final = lazy_regex(r"[^\s:]*/[^\s]*")
+"""The beginning of a path: `build/`, `/srv/app-`."""
+_AWK_PRINTS: Final = lazy_regex(r"""\bprint\s*\(?\s*"([^"\\ :]*/[^"\\ ]*)"\s*\$\w+(?:\s*"([^"\\ ]*)")?""")
 AWKS: Final = names("awk gawk mawk nawk")
 CLIENTS: Final = names(
     "psql pgcli mysql mariadb mycli sqlite3 sqlite duckdb usql cockroach clickhouse-client sqlcmd cqlsh sqlplus snowsql"
@@ -67,8 +69,8 @@ def _below(words: Sequence[str]) -> str | None:
     """The paths that `sed 's|^|/srv/|'` makes of lines that are not known."""
     for word in words:
         match = _REPLACEMENT.fullmatch(word.strip())
-        if match is not None and match[2] == "^" and match[3].startswith(("/", "~", "..")):
-            return f"{match[3]}{UNKNOWN}"
+        if match is not None and match[2] == "^" and _FOLDER.fullmatch(match[3].replace("\\/", "/")):
+            return match[3].replace("\\/", "/") + UNKNOWN
     return None
 
 
