@@ -100,16 +100,16 @@ class Evaluator:
         self._slots, self._drain, self.load, self._maintained_at = Slots(slots), drain, RequestLoad(), 0.0
         self._checking = Slots(0)  # the tasks that wait for heavy checks; they take no slot
         self._clients, self._late_contexts = ClientPool(), LateContexts(connections, keys)
-        self._plugins = PluginsWhenEnabled(connections, keys, watcher, self.name, reads_published=True)
-        self._flows = Workflows(connections, keys, watcher, self.name, self._clients, self._plugins)
-        self._runners = Runners(watcher, self._clients, self._late_contexts.keep, self._plugins.run, self._flows.run)
+        self.plugins = PluginsWhenEnabled(connections, keys, watcher, self.name, reads_published=True)
+        self._flows = Workflows(connections, keys, watcher, self.name, self._clients, self.plugins)
+        self._runners = Runners(watcher, self._clients, self._late_contexts.keep, self.plugins.run, self._flows.run)
         self._checks, self._clock = RuleChecks(), ServerClock(connections)
         self._placement, self._recorder = Placement(connections, keys), HostRecorder(connections, keys, watcher)
         self._notices, self._stops = FileNotices(connections, keys), Enforcement(connections, keys)
         self._repairs, self._counters = Repairs(connections, keys, self.name), Counters(connections, keys)
         self._messages, self._reach = PostBoxes(connections, keys), Reach(connections, keys)
         flag_of = partial(note_flag, self._stops, self._reach)
-        self._replies = Replies(keys, GROUP, policy, self._clock, flag_of, self._plugins.observe)
+        self._replies = Replies(keys, GROUP, policy, self._clock, flag_of, self.plugins.observe)
         self._held = HeldRequests(connections, keys, GROUP, self.name, self._replies, self._clock, self._stops)
         self._hooks_for = partial(request_hooks, watcher, self._runners.run, Recall(connections, keys).read)
         self._outbox = Outbox(connections, self._consumer, self._settle)
@@ -118,7 +118,7 @@ class Evaluator:
         means = (self._hooks_for, self._checks, self._placement, self._limited.answer)
         self._decided = DecidedRequests(keys, self.name, self._replies, self._stops, *means)
         reports = (partial(self._notices.publish, watcher), self._recorder.keep, self._counters.send, self._reach.send)
-        always, looks = (self._clock.measure, *reports, self._plugins.maintain), (self._repairs.look,)
+        always, looks = (self._clock.measure, *reports, self.plugins.maintain), (self._repairs.look,)
         self._long_read = LongRead(self._consumer, self._reading, always, verdict_looks(keys), looks)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -131,7 +131,7 @@ class Evaluator:
                 await self._finish()
             finally:
                 await cancel_tasks({watching} | self._slots.tasks | self._checking.tasks)
-                await asyncio.gather(self._runners.end_background(), self._plugins.close(), self._flows.close())
+                await asyncio.gather(self._runners.end_background(), self.plugins.close(), self._flows.close())
                 await self._reading.close()
 
     async def prepare(self) -> None:
@@ -140,7 +140,7 @@ class Evaluator:
         await self._clock.measure()
         await self._watcher.refresh(force=True)
         await self._runners.warm(self._watcher.fleet())
-        await self._plugins.prepare()
+        await self.plugins.prepare()
         await self._consumer.beat()
 
     async def _turn(self, stop: asyncio.Event) -> bool:

@@ -30,6 +30,7 @@ from workers.supervision.watchdog import keep_responding
 from workers.waiting.on_demand import (
     EVALUATOR,
     KINDS,
+    PLUGIN_SECONDS,
     RequestLoad,
     evaluator_commands,
     lives,
@@ -114,7 +115,9 @@ def _evaluator(process: Process, most_idle: float) -> Work:
         evaluator = Evaluator(process.url, keys, watcher, connections, slots=settings.slots, policy=settings.on_failure)
         if await _prepare_with_retries(evaluator.prepare, stop, "evaluator"):
             process.report_ready()
-        watching = asyncio.create_task(watch_load(evaluator.load, stop, most_idle))
+        watching = asyncio.create_task(
+            watch_load(evaluator.load, stop, most_idle, lambda: evaluator.plugins.is_started)
+        )
         try:
             await evaluator.run(stop)
         finally:
@@ -123,13 +126,22 @@ def _evaluator(process: Process, most_idle: float) -> Work:
     return work
 
 
-async def watch_load(load: RequestLoad, stop: asyncio.Event, most_idle: float) -> None:
-    """Say when several requests are in work here, and set `stop` when there was none for `most_idle` seconds."""
+async def watch_load(
+    load: RequestLoad, stop: asyncio.Event, most_idle: float, has_plugins: Callable[[], bool] = bool
+) -> None:
+    """Say when several requests are in work here, and set `stop` when there was none for `most_idle` seconds.
+
+    With Python plugins no other evaluator is wanted, whose instances of them know nothing: an evaluator that is not the
+    first one, which ends when it is idle, ends soon.
+    """
+    began = time.monotonic()
     while EVALUATOR in on_demand():
         await pulse()
-        if time.monotonic() - load.last > most_idle:
+        now = time.monotonic()
+        ends_soon = has_plugins() and most_idle < math.inf and now - began > PLUGIN_SECONDS
+        if now - load.last > most_idle or ends_soon:
             stop.set()
-        elif load.take_was_high():
+        elif load.take_was_high() and not has_plugins():
             need(EVALUATOR)
 
 
@@ -248,14 +260,15 @@ async def _say_on_demand(process: Process, keys: Keys, connections: Connections,
     from workers.jobs import waiting_command
 
     kinds = sorted(on_demand().intersection(KINDS))
-    asks = evaluator_commands(keys) if EVALUATOR in on_demand() else []
+    about_evaluators = EVALUATOR in on_demand()
     need_counts_from = time.monotonic() + _STARTING_SECONDS
-    while kinds or asks:
+    while kinds or about_evaluators:
         with contextlib.suppress(FleethookError):  # the dispatcher itself reports what is wrong with the server
+            asks = evaluator_commands(keys) if about_evaluators else []
             waits = [waiting_command(process.settings, kind) for kind in kinds]
             replies = await connections.together([*asks, *waits, *say_commands(keys, who)])
             now = time.monotonic()
-            if asks and now > need_counts_from and needs_evaluator(*replies[:2]):
+            if asks and now > need_counts_from and needs_evaluator(*replies[: len(asks)]):
                 need(EVALUATOR)
             elif asks and lives(replies[1]):
                 need_counts_from = min(need_counts_from, now + _SETTLING_SECONDS)

@@ -57,13 +57,16 @@ def in_order(plugins: Iterable[Plugin]) -> tuple[Plugin, ...]:
     return tuple(ordered.values())
 
 
-async def load_all(plugins: Iterable[Plugin], registry: PluginRegistry) -> tuple[LoadedPlugin, ...]:
-    """Load plugins into a registry, and report on each. One that fails is left out, with those that require it."""
+async def load_all(plugins: Iterable[Plugin], registry: PluginRegistry, folder: str = "") -> tuple[LoadedPlugin, ...]:
+    """Load plugins into a registry, and report on each. One that fails is left out, with those that require it.
+
+    `folder` has the files of what their processes share.
+    """
     add_gobby_modules()
     found = []
     for plugin in in_order(plugins):
         try:
-            loaded = await load(plugin, registry)
+            loaded = await load(plugin, registry, folder)
         except BaseException as error:
             if isinstance(error, MemoryError):
                 raise
@@ -101,7 +104,7 @@ def _schemas(plugin: HookPlugin) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-async def load(plugin: Plugin, registry: PluginRegistry) -> HookPlugin:
+async def load(plugin: Plugin, registry: PluginRegistry, folder: str = "") -> HookPlugin:
     """Load one plugin, whose requirements are loaded. Raises whatever its module raises, and ConfigError."""
     missing = [name for name in plugin.requires if registry.get_plugin(name) is None]
     if missing:
@@ -115,6 +118,9 @@ async def load(plugin: Plugin, registry: PluginRegistry) -> HookPlugin:
         )
     given = expanded(plugin.config, os.environ) if plugin.expands else plugin.config
     config = checked_config(kind, given)
+    if folder:
+        own = hashlib.sha256(f"{plugin.name}\0{plugin.path}".encode()).hexdigest()[:16]
+        kind._shared_file = os.path.join(folder, f"{own}.sqlite")  # noqa: SLF001
     loaded = kind()
     if not hasattr(loaded, "_actions"):  # its __init__ does not call ours
         HookPlugin.__init__(loaded)

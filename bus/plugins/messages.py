@@ -36,6 +36,8 @@ class Load(msgspec.Struct, frozen=True, tag=1, array_like=True):
     """Load these plugins, in this order."""
 
     plugins: tuple[Plugin, ...]
+    folder: str = ""
+    """Where plugins keep what their processes on this machine share; empty: in memory."""
 
 
 class Call(msgspec.Struct, frozen=True, tag=2, array_like=True):

@@ -5,10 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from bus.errors import ConfigError
 from bus.plugins.schema import problems_of
+
+if TYPE_CHECKING:  # it imports sqlite3, which few plugins need
+    from bus.plugins.shared_state import SharedState
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -61,6 +65,8 @@ class HookPlugin:
     config_schema: ClassVar[Any] = None
     """What `config` has to fit: a JSON Schema as a dict, or a dataclass or msgspec.Struct with the fields."""
 
+    _shared_file: ClassVar[str] = ""
+
     def __init__(self) -> None:
         self._actions: dict[str, PluginAction] = {}
         self._conditions: dict[str, Callable[..., Any]] = {}
@@ -92,6 +98,13 @@ class HookPlugin:
     def register_condition(self, name: str, evaluator: Callable[..., Any]) -> None:
         """Offer a condition to workflows; replaces one with the same name."""
         self._conditions[name] = evaluator
+
+    @cached_property
+    def shared(self) -> SharedState:
+        """Values that all processes of this plugin on this machine have in common, and that outlive a reload."""
+        from bus.plugins.shared_state import SharedState
+
+        return SharedState(self._shared_file)
 
     def plugin(self, name: str) -> HookPlugin:
         """A loaded plugin that this one requires; raises ConfigError if it is not loaded in this process."""

@@ -134,7 +134,7 @@ class _Server:
 
     async def _load(self, load: Load) -> None:
         try:
-            loaded = await load_all(load.plugins, self._registry)
+            loaded = await load_all(load.plugins, self._registry, load.folder)
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
         for plugin in loaded:

@@ -39,10 +39,13 @@ _MOST_SILENT: Final = 2
 
 
 class PluginGroup:
-    """One process of plugins after the other; `folder` is the directory in which it runs."""
+    """One process of plugins after the other; `folder` is the directory in which it runs.
 
-    def __init__(self, plugins: Sequence[Plugin], layer: str, folder: str) -> None:
-        self.plugins, self.layer, self._folder = tuple(plugins), layer, folder
+    `state_folder` has what the processes of a plugin on this machine share; if it is empty, each keeps that in memory.
+    """
+
+    def __init__(self, plugins: Sequence[Plugin], layer: str, folder: str, state_folder: str = "") -> None:
+        self.plugins, self.layer, self._folder, self._state_folder = tuple(plugins), layer, folder, state_folder
         self._wanted = self.plugins
         self.figures = {plugin.name: PluginFigures() for plugin in plugins}
         self.used_at = time.monotonic()
@@ -103,16 +106,20 @@ class PluginGroup:
         self._deaths = 0
         return outcome(hook, answer)
 
-    def observe(self, hook: Hook, event: Event, seen: VerdictSummary | None, known: tuple[str, ...] = ()) -> None:
-        """Show an event with its verdict to a handler, in the background."""
+    def observe(
+        self, hook: Hook, event: Event, seen: VerdictSummary | None, known: tuple[str, ...] = ()
+    ) -> asyncio.Task[Any] | None:
+        """Show an event with its verdict to a handler, in the background; returns the task that does it, if one does."""
         self.used_at = time.monotonic()
         if self._closed or (self._current is None and self._deaths):
-            return
+            return None
         if self._observing >= MOST_OBSERVED:
             self.figures[hook.plugin].note(0.0, failed=True)
-            return
+            return None
         self._observing += 1
-        self._spawn(self._observe(hook, event, seen, known)).add_done_callback(self._observed)
+        task = self._spawn(self._observe(hook, event, seen, known))
+        task.add_done_callback(self._observed)
+        return task
 
     def _observed(self, _task: asyncio.Task[Any]) -> None:
         self._observing -= 1
@@ -365,7 +372,9 @@ class PluginGroup:
     def _new(self, plugins: Sequence[Plugin]) -> PluginProcess:
         names = ", ".join(plugin.name for plugin in plugins)
         found = [on_this_machine(plugin) for plugin in plugins]
-        process = PluginProcess(found, self._folder, lambda line: log.info("plugin %s: %s", names, line))
+        process = PluginProcess(
+            found, self._folder, lambda line: log.info("plugin %s: %s", names, line), self._state_folder
+        )
         self._processes = {known for known in self._processes if not known.is_gone}
         self._processes.add(process)
         return process

@@ -6,8 +6,8 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from bus.events import Event
@@ -16,9 +16,10 @@ from bus.hooksets.in_force import HookSet
 from bus.outcomes import Outcome
 from bus.plugins.conversion import seen_verdict
 from bus.plugins.loader import in_order
+from bus.plugins.messages import VerdictSummary
 from bus.verdicts import Verdict
 from workers.plugins.figures import PluginState
-from workers.plugins.group import PluginGroup
+from workers.plugins.group import MOST_OBSERVED, PluginGroup
 
 log = logging.getLogger("fleethook.plugins")
 
@@ -26,6 +27,10 @@ _IDLE_SECONDS: Final = 900.0
 """How long a project's plugins run after the last event of the project."""
 MOST_GROUPS: Final = 64
 CLOSE_SECONDS: Final = 8.0
+OBSERVERS_SECONDS: Final = 3.0
+"""How long the observers of an event may go on when the worker ends."""
+ORDER_SECONDS: Final = 1.0
+"""How long an observer waits for one before it in another process, which may hang."""
 
 
 class _Key(NamedTuple):
@@ -48,13 +53,15 @@ class _Known(NamedTuple):
 class PluginHost:
     """Starts, calls and ends the processes of a worker's plugins; `for_event` finds the hooks in force for an event."""
 
-    def __init__(self, for_event: Callable[[Event], HookSet], host: str) -> None:
-        self._for_event, self._host = for_event, host
+    def __init__(self, for_event: Callable[[Event], HookSet], host: str, state_folder: str = "") -> None:
+        self._for_event, self._host, self._state_folder = for_event, host, state_folder
         self._groups: dict[_Key, PluginGroup] = {}
         self._folders: dict[_Key, str] = {}
         """The folder of the event that started a project's group."""
         self._known: WeakKeyDictionary[HookSet, _Known] = WeakKeyDictionary()
         self._ending: set[asyncio.Task[None]] = set()
+        self._observing: set[asyncio.Task[None]] = set()
+        """One task for each event that several handlers observe."""
 
     async def run(self, hook: Hook, event: Event, seconds: float) -> Outcome:
         """The outcome of one handler."""
@@ -63,13 +70,33 @@ class PluginHost:
             return Outcome(failure=f"plugin {hook.plugin!r} is not in force any more")
         return await group.run(hook, event, seconds, () if _method(hook) else known)
 
-    def observe(self, hooks: Iterable[Hook], event: Event, verdict: Verdict | None) -> None:
-        """Show an event with its verdict to handlers, in the background."""
+    def observe(self, hooks: Sequence[Hook], event: Event, verdict: Verdict | None) -> None:
+        """Show an event with its verdict to handlers in their order, in the background."""
         seen = seen_verdict(verdict) if verdict is not None else None
+        if len(hooks) > 1 and len(self._observing) < MOST_OBSERVED:
+            task = asyncio.create_task(self._observe_in_order(hooks, event, seen))
+            self._observing.add(task)
+            task.add_done_callback(self._observing.discard)
+            return
         for hook in hooks:
-            group, known = self._group(hook, event)
-            if group is not None:
-                group.observe(hook, event, seen, () if _method(hook) else known)
+            self._observe(hook, event, seen)
+
+    def _observe(
+        self, hook: Hook, event: Event, seen: VerdictSummary | None
+    ) -> tuple[PluginGroup | None, asyncio.Task[Any] | None]:
+        group, known = self._group(hook, event)
+        if group is None:
+            return None, None
+        return group, group.observe(hook, event, seen, () if _method(hook) else known)
+
+    async def _observe_in_order(self, hooks: Sequence[Hook], event: Event, seen: VerdictSummary | None) -> None:
+        """Begin each handler when the one before it has ended; one in another process is waited for a moment only."""
+        before: tuple[PluginGroup | None, asyncio.Task[Any] | None] = (None, None)
+        for hook in hooks:
+            group, _ = self._group(hook, event)
+            if before[1] is not None:
+                await asyncio.wait([before[1]], timeout=None if group is before[0] else ORDER_SECONDS)
+            before = self._observe(hook, event, seen)
 
     def adopt(self, hook_set: HookSet, folder: str = "") -> None:
         """Start the groups of a hook set that do not run, and replace those whose settings changed."""
@@ -123,6 +150,10 @@ class PluginHost:
 
     async def close(self) -> None:
         """Unload every plugin and end the processes."""
+        if self._observing:
+            await asyncio.wait(self._observing, timeout=OBSERVERS_SECONDS)
+        for task in list(self._observing):
+            task.cancel()
         for key in list(self._groups):
             self._end(key)
         if self._ending:
@@ -165,7 +196,7 @@ class PluginHost:
         names = ", ".join(key.names)
         log.warning("plugin %s runs with the rights of this worker's user (%s)", names, key.file or "published")
         directory = os.path.dirname(key.file) if key.layer == "project" else os.path.expanduser("~")
-        self._groups[key] = PluginGroup(plugins, key.layer, directory)
+        self._groups[key] = PluginGroup(plugins, key.layer, directory, self._state_folder)
         if key.layer == "project":
             self._folders[key] = folder
 

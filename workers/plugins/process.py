@@ -48,8 +48,11 @@ class PluginDown(FleethookError):
 class PluginProcess:
     """One process with the plugins of a group. It is used once: a new one takes its place after it ended."""
 
-    def __init__(self, plugins: Sequence[Plugin], folder: str, on_line: Callable[[str], None]) -> None:
+    def __init__(
+        self, plugins: Sequence[Plugin], folder: str, on_line: Callable[[str], None], state_folder: str = ""
+    ) -> None:
         self.plugins, self._folder, self._on_line = tuple(plugins), folder, on_line
+        self._state_folder = state_folder
         self.loaded: dict[str, LoadedPlugin] = {}
         self.started_at = time.monotonic()
         self.ended = asyncio.Event()
@@ -89,7 +92,7 @@ class PluginProcess:
         except OSError as error:
             self._close(f"could not be started: {error.strerror or error}")
             raise PluginDown(self.ending) from error
-        self._send(framed(Load(self.plugins)))
+        self._send(framed(Load(self.plugins, self._state_folder)))
         try:
             loaded = await asyncio.wait_for(asyncio.shield(self._loading), LOAD_SECONDS)
         except TimeoutError:

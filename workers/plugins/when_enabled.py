@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from bus.errors import FleethookError
 from bus.events import Event
 from bus.hooks import Hook
 from bus.hooksets.in_force import Watcher
 from bus.outcomes import Outcome
+from bus.system.directories import make_private
 from bus.verdicts import Verdict
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
@@ -19,6 +22,8 @@ if TYPE_CHECKING:  # importing it takes 30 ms and some MB, which a fleet without
     from workers.plugins.host import PluginHost
     from workers.plugins.published_events import PublishedReader
     from workers.plugins.records import PluginRecorder
+
+log = logging.getLogger("fleethook.plugins")
 
 START_SECONDS: Final = 5.0
 """How long a new worker waits for its plugins before it reads requests."""
@@ -97,13 +102,23 @@ class PluginsWhenEnabled:
         """The worker's plugins, for workflows; started at the first use."""
         return self._started()
 
+    def _state_folder(self) -> str:
+        """The folder of what plugins share on this machine; empty where there can be none."""
+        folder = self._watcher.trust_file.parent / "plugins" / self._keys.namespace
+        try:
+            make_private(folder)
+        except (OSError, FleethookError) as error:
+            log.warning("what plugins share is in the memory of each process: %s: %s", folder, error)
+            return ""
+        return str(folder)
+
     def _started(self) -> PluginHost:
         if self._host is None:
             from workers.plugins.host import PluginHost
             from workers.plugins.published_events import PublishedReader
             from workers.plugins.records import PluginRecorder
 
-            self._host = PluginHost(self._watcher.for_event, self._watcher.host)
+            self._host = PluginHost(self._watcher.for_event, self._watcher.host, self._state_folder())
             self._recorder = PluginRecorder(self._connections, self._keys, self._host, self._worker)
             if self._reads_published:
                 self._published = PublishedReader(self._connections, self._keys, self._worker, self._show_published)

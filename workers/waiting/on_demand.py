@@ -14,7 +14,7 @@ import time
 from typing import Final
 
 from bus.wire.connections import Command
-from bus.wire.keys import EVALUATORS_MS, Keys
+from bus.wire.keys import EVALUATORS_MS, PLUGINS_MS, Keys
 
 VARIABLE: Final = "FLEETHOOK_ON_DEMAND"
 """The kinds of processes that a supervisor starts on demand, in the environment of its children."""
@@ -27,6 +27,8 @@ IDLE_SECONDS: Final = 20
 """How long a carrier or chores worker waits for work before it ends."""
 EVALUATOR_IDLE_SECONDS: Final = 120.0
 """How long an evaluator that is not the first one waits for a request before it ends."""
+PLUGIN_SECONDS: Final = 30.0
+"""How long one runs at most while Python plugins are in force, so that these have one instance, in the first evaluator."""
 LATE_MS: Final = 2_000
 """How late the heartbeat of every evaluator is when another one is started: they write it each second."""
 
@@ -90,7 +92,9 @@ def say_commands(keys: Keys, who: str) -> list[Command]:
 
 def evaluator_commands(keys: Keys) -> list[Command]:
     """The commands whose replies `needs_evaluator` reads."""
-    return [("XLEN", keys("requests")), ("PTTL", keys("alive", EVALUATOR))]
+    since = time.time_ns() // 10**6 - PLUGINS_MS
+    plugins: Command = ("ZCOUNT", keys("plugins"), since, "+inf")
+    return [("XLEN", keys("requests")), ("PTTL", keys("alive", EVALUATOR)), plugins]
 
 
 def lives(left_ms: object) -> bool:
@@ -98,10 +102,14 @@ def lives(left_ms: object) -> bool:
     return isinstance(left_ms, int) and left_ms > 0
 
 
-def needs_evaluator(requests: object, left_ms: object) -> bool:
-    """Whether another evaluator is needed: a request waits or is in work, or the heartbeat of all that run is late."""
+def needs_evaluator(requests: object, left_ms: object, with_plugins: object) -> bool:
+    """Whether another evaluator is needed: a request waits or is in work, or the heartbeat of all that run is late.
+
+    While a worker has plugins, only the heartbeat counts: another evaluator would have other instances of them.
+    """
     late = isinstance(left_ms, int) and left_ms < EVALUATORS_MS - LATE_MS
-    return late or (isinstance(requests, int) and requests > 0)
+    alone = isinstance(with_plugins, int) and with_plugins > 0
+    return late or (isinstance(requests, int) and requests > 0 and not alone)
 
 
 def _line(kind: str) -> str:

@@ -18,6 +18,7 @@ from bus.plugins.messages import VerdictSummary
 from tests.support.plugins import DENIES, enabled, handler, plugin, read, running, tool_call
 from tests.support.running import until_true
 from tests.support.waiting import PATIENCE, until, wait_until
+from workers.plugins.group import PluginGroup
 
 ROOT = Path(__file__).parents[4]
 
@@ -275,6 +276,35 @@ async def test_actions_and_conditions_are_called_by_the_same_protocol(tmp_path: 
             await group.invoke("tested", "action", "post", {"url": "x"}, PATIENCE)
         with pytest.raises(FleethookError, match="has no condition 'other'"):
             await group.invoke("tested", "condition", "other", {}, PATIENCE)
+
+
+@pytest.mark.req("G-11", "G-15")
+async def test_processes_of_one_plugin_share_what_it_keeps_in_shared(tmp_path: Path) -> None:
+    """As of two evaluators of a machine; what a plugin keeps on itself is that of one process."""
+    body = """
+    def on_load(self, config):
+        self.own = 0
+
+    @hook_handler(HookEventType.BEFORE_TOOL, priority=1)
+    def third(self, event):
+        self.own += 1
+        count = self.shared.add(event.session_id)
+        return HookResponse(decision="deny", reason=f"call {count}, {self.own} here") if count > 2 else None
+    """
+    file = read(enabled(tmp_path, {"tested": plugin(body)}))
+    hook, state = handler(file, "third"), tmp_path / "state"
+    state.mkdir()
+    groups = [PluginGroup(file.plugins, "user", "/", str(state)) for _ in range(2)]
+    try:
+        for group in groups:
+            await group.settled()
+        reasons = [(await group.run(hook, tool_call(), PATIENCE)).reason for group in (*groups, *groups)]
+        assert reasons == ["", "", "call 3, 2 here", "call 4, 2 here"]
+        assert await groups[0].replace(file.plugins) == {}
+        assert (await groups[0].run(hook, tool_call(), PATIENCE)).reason == "call 5, 1 here", "it outlives a reload"
+    finally:
+        for group in groups:
+            await group.close()
 
 
 ORPHAN = """
