@@ -48,6 +48,16 @@ OTHERS = (
     ),
     *("factory-made", "fields", "from-base", "introspective", "mixed", "names", "needs-counter", "net-and-threads"),
     *("observers", "raising", "responses", "sources", "typed-made", "words"),
+    *(
+        "session-quota",
+        "mixin-guard",
+        "sqlite-memory",
+        "branch-guard",
+        "matched",
+        "async-tools",
+        "own-logging",
+        "plan-router",
+    ),
 )
 
 
@@ -118,6 +128,22 @@ CALLS = (
     bash("typed-no", "typed-made typed-no"),
     bash("base-no", "from-base by its base"),
     bash("introspect", "tested_plugin.py", "true"),
+    bash("quota-deploy a", refused=False),
+    bash("quota-deploy b", refused=False),
+    bash("quota-deploy c", "deploy 3 of 2"),
+    bash("x mixin-never", "mixin-guard: mixin-never"),
+    bash("x --mixin-flag", "mixin-guard: mixin-flag"),
+    bash("branch-commit", "on main: make a branch first"),
+    write("a.matched", "matched 'a.matched'"),
+    bash("matched-ask", "matched asks []", '"permissionDecision": "ask"', refused=False),
+    Call("permission-request", bash("matched-permit").data, ("never",)),
+    bash("asynchronous ok", refused=False),
+    bash("asynchronous tools everywhere", "score 27"),
+    bash("routed", "BEFORE_TOOL before_tool routed"),
+    Call(
+        "pre-tool-use", {"tool_name": "WebFetch", "tool_input": {"url": "https://x.org"}}, ("no docs: https://x.org",)
+    ),
+    Call("user-prompt-submit", {"prompt": "!routed"}, ("routed context", "routed to the person"), refused=False),
     Call("user-prompt-submit", {"prompt": "forbidden thing"}, ("this prompt is forbidden",)),
     Call("user-prompt-submit", {"prompt": "remind milk"}, ("reminder: milk",), refused=False),
     Call("user-prompt-submit", {"prompt": "loop-no"}, ("loop before_agent",)),
@@ -213,7 +239,8 @@ def gobby(world: Fleet) -> Daemon:
 def sent(gobby: Daemon, event: str, data: Mapping[str, Any], source: str = "claude") -> dict[str, Any]:
     """The answer to a hook call in the folder of a project."""
     folder = str(gobby.home / "project")
-    Path(folder).mkdir(exist_ok=True)
+    if not Path(folder).exists():
+        subprocess.run(["git", "init", "-q", "-b", "main", folder], check=True)
     common = {"session_id": "s1", "cwd": folder, "transcript_path": "/tmp/t.jsonl"}
     native = {"pre-tool-use": "PreToolUse"}.get(event)
     named = {"hook_event_name": native} if native else {}
@@ -269,7 +296,14 @@ def test_handlers_at_fifty_and_above_see_every_event_in_each_signature(gobby: Da
         (False, "github", "create_issue"),
     ]
     wait_until(lambda: {"new_stop", "old_stop"} <= {line["handler"] for line in lines("names")}, "a stop has two names")
+    call = {"level": "DEBUG", "message": "call", "tool": "Bash", "decision": "deny"}
+    wait_until(lambda: call in lines("own-logging"), "a plugin's own log has the calls")
+    wait_until((seen / "async-tools.txt").exists, "a plugin's own task has written")
     wait_until(lambda: "after_raise" in {line["handler"] for line in lines("observers")}, "after one that raises")
+    flaky = bash("flaky-one").data
+    for _ in range(2):
+        sent(gobby, "post-tool-use-failure", {**flaky, "error": "exit 1"})
+    wait_until(lambda: "it failed 2 times" in json.dumps(sent(gobby, "pre-tool-use", flaky)), "it is remembered")
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
@@ -327,6 +361,10 @@ SCRIPTS: tuple[tuple[str, list[str], dict[str, Any] | None, int, str], ...] = (
     ("dispatcher_2026_02", ["--type=pre-tool-use"], None, 2, "{}"),
     ("dispatcher_2026_01_03", ["--type=pre-tool-use"], bash("rm -rf /srv/x").data, 0, '"decision": "block"'),
     ("dispatcher_2026_01_03", ["--type=BeforeTool", "--cli=gemini"], CALLS[-5].data, 2, '"decision": "deny"'),
+    ("plain_http", ["--type=pre-tool-use"], bash("ls").data, 0, '"approve"'),
+    ("plain_http", ["--type=pre-tool-use"], bash("rm -rf /srv/x").data, 2, "block-rm"),
+    ("gemini_flat", [], {"hook_event_name": "BeforeTool", **CALLS[-5].data}, 2, "gemini: Bash"),
+    ("gemini_flat", [], {"hook_event_name": "AfterTool", **CALLS[-5].data}, 0, '"allow"'),
     ("codex_notify", [], {"session_id": None, "type": "agent-turn-complete", "threadId": "t9"}, 0, ""),
 )
 
