@@ -7,6 +7,7 @@ import math
 
 import pytest
 
+from workers import roles
 from workers.roles import watch_load
 from workers.waiting import on_demand
 from workers.waiting.pulses import pulse
@@ -49,3 +50,20 @@ async def test_an_evaluator_with_several_requests_at_once_says_once_that_another
     await pulse()
     watching.cancel()
     assert capsys.readouterr().err == "fleethook needs evaluator\n"
+
+
+@pytest.mark.req("G-11", "X-14")
+async def test_with_plugins_no_other_evaluator_is_asked_for_and_one_that_runs_ends_soon(
+    load: on_demand.RequestLoad, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roles, "PLUGIN_SECONDS", 0.0)
+    first, other = asyncio.Event(), asyncio.Event()
+    watching = [asyncio.create_task(watch_load(load, first, math.inf, lambda: True))]
+    load.note(1, 1)
+    watching.append(asyncio.create_task(watch_load(load, other, 600.0, lambda: True)))
+    await other.wait()
+    await pulse()
+    for task in watching:
+        task.cancel()
+    assert not first.is_set(), "the first one goes on"
+    assert not capsys.readouterr().err, "and nobody asks for another"
