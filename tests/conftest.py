@@ -121,8 +121,8 @@ def keys(server: Server) -> Iterator[Keys]:
             problems.append(f"{name} is a {kind}, declared as {key.kind}")
         elif isinstance(key.ttl, int) and key.kind in {"string", "list"} and client.pttl(name) == -1:
             problems.append(f"{name} has no TTL; {key.ttl} ms were promised")
-    if left:
-        client.delete(*left)
+    for start in range(0, len(left), 1_000):  # to free 100,000 at once takes a server longer than a client waits
+        client.unlink(*left[start : start + 1_000])
     client.close()
     assert not problems, "\n".join(problems)
 
