@@ -16,6 +16,12 @@ _VALUES: Final[dict[str, frozenset[str]]] = {
 """Programs whose options before the subcommand are all known: for each, the options that take the next argument."""
 
 
+_GIT_COMMANDS: Final = frozenset(
+    "add am apply archive bisect blame branch bundle checkout cherry-pick clean clone commit config credential describe diff fetch"
+    " filter-branch filter-repo gc init lfs log ls-files ls-remote merge mv notes pull push rebase reflog remote replace reset"
+    " restore rev-list rev-parse revert rm show sparse-checkout stash status submodule subtree svn switch symbolic-ref tag"
+    " update-index update-ref worktree".split()
+)
 _MOST_VERBS: Final = 8
 _GLOB: Final = lazy_regex(r"[*?[]")
 
@@ -78,15 +84,17 @@ def verbs_of(command: Command) -> Verbs:
     """The first words of a command that are not options, eight at most."""
     values = _VALUES.get(command.program)
     found: list[tuple[str, bool]] = []
-    option = ""
+    option, several = "", False
     for word in command.words:
         if word[:1] == "-" and len(word) > 1:
             option = "" if "=" in word else word
             continue
         if values is None:
             found.append((word, option != ""))
-        elif found or option not in values:
-            found.append((word, False))
+        elif option in values and not found:
+            several = True
+        elif found or not several or word in _GIT_COMMANDS or not _GIT_COMMANDS.intersection(command.words):
+            found.append((word, False))  # the value of `-C "$each"` in a loop is every word that the loop goes through
         if len(found) == _MOST_VERBS:
             break
         option = ""
