@@ -17,10 +17,25 @@ _VALUES: Final[dict[str, frozenset[str]]] = {
 
 
 _GIT_COMMANDS: Final = frozenset(
-    "add am apply archive bisect blame branch bundle checkout cherry-pick clean clone commit config credential describe diff fetch"
-    " filter-branch filter-repo gc init lfs log ls-files ls-remote merge mv notes pull push rebase reflog remote replace reset"
-    " restore rev-list rev-parse revert rm show sparse-checkout stash status submodule subtree svn switch symbolic-ref tag"
-    " update-index update-ref worktree".split()
+    (
+        *("add", "am", "apply", "archive", "bisect", "blame", "branch", "bundle", "checkout", "cherry-pick"),
+        *(
+            "clean",
+            "clone",
+            "commit",
+            "config",
+            "credential",
+            "describe",
+            "diff",
+            "fetch",
+            "filter-branch",
+            "filter-repo",
+        ),
+        *("gc", "init", "lfs", "log", "ls-files", "ls-remote", "merge", "mv", "notes", "pull"),
+        *("push", "rebase", "reflog", "remote", "replace", "reset", "restore", "rev-list", "rev-parse", "revert"),
+        *("rm", "show", "sparse-checkout", "stash", "status", "submodule", "subtree", "svn", "switch", "symbolic-ref"),
+        *("tag", "update-index", "update-ref", "worktree"),
+    )
 )
 _MOST_VERBS: Final = 8
 _GLOB: Final = lazy_regex(r"[*?[]")

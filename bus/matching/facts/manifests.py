@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from bus.lazy.regex import lazy_regex
-from bus.matching.facts.package_specs import Package, Registry
+from bus.matching.facts.package_specs import Package, Registry, servers_in
 
 _MOST_LINES: Final = 2000
 """So many lines of a text are read."""
@@ -60,7 +60,14 @@ _NO_PACKAGES: Final = frozenset(
 )
 """Keys that have a version or an address and are no packages."""
 _JSON_SECTIONS: Final = {
-    "package.json": ("dependencies", "devDependencies", "peerDependencies", "optionalDependencies"),
+    "package.json": (
+        "dependencies",
+        "devDependencies",
+        "peerDependencies",
+        "optionalDependencies",
+        "overrides",
+        "resolutions",
+    ),
     "composer.json": ("require", "require-dev"),
 }
 _GEM: Final = lazy_regex(r"\s*gem[ (]+[\"']([\w.-]+)[\"'](.*)")
@@ -77,6 +84,10 @@ def manifest_of(path: str) -> str:
     name = path.replace("\\", "/").rpartition("/")[2].lower()
     if name in _KINDS:
         return name
+    if name.endswith("mcp.json") or name in _SERVER_FILES:
+        return SERVERS
+    if name.endswith((".csproj", ".fsproj", ".vbproj")) or name in ("directory.packages.props", "packages.config"):
+        return "csproj"
     if name.endswith((".txt", ".in")) and ("requirements" in path.lower() or name.startswith("constraints")):
         return "requirements.txt"
     return ""
@@ -104,6 +115,10 @@ def _requirement(line: str) -> Iterator[Package]:
         yield Package("python", line, runs=False)
 
 
+_OF_PACKAGES: Final = ("dependencies", "packages", "patch.", "tool.uv.sources")
+"""What the names of sections with packages contain."""
+
+
 def _toml(registry: Registry) -> Callable[[str], Iterator[Package]]:
     def read(text: str) -> Iterator[Package]:
         section, array = "?", ""
@@ -120,7 +135,7 @@ def _toml(registry: Registry) -> Callable[[str], Iterator[Package]]:
                     yield from _quoted(line)
             elif line[:1] == "]":
                 array = ""
-            elif (section == "?" or "dependencies" in section or "packages" in section) and not array:
+            elif (section == "?" or any(part in section for part in _OF_PACKAGES)) and not array:
                 yield from _pair(registry, line, section)
 
     return read
@@ -215,6 +230,37 @@ def _setup(text: str) -> Iterator[Package]:
         yield from _quoted(found[1])
 
 
+_REFERENCE: Final = lazy_regex(
+    r"<(?:PackageReference|PackageVersion|GlobalPackageReference|package) (?:Include|Update|id)=\"([\w.-]+)\""
+)
+
+
+def _references(text: str) -> Iterator[Package]:
+    for found in _REFERENCE.finditer(text):
+        yield Package("dotnet", found[1], runs=False)
+
+
+_PUB_ENTRY: Final = lazy_regex(r"(?m)^  ([a-z][a-z0-9_]*):[ ]*(?:[\^\d\"'>]|any\b)")
+
+
+def _pub(text: str) -> Iterator[Package]:
+    for found in _PUB_ENTRY.finditer(text):
+        yield Package("dart", found[1], runs=False)
+
+
+SERVERS: Final = "servers"
+"""The kind of file that names MCP servers, which an agent starts."""
+_SERVER_FILES: Final = frozenset(
+    {
+        "mcp_config.json",
+        "claude_desktop_config.json",
+        "cline_mcp_settings.json",
+        "mcp_settings.json",
+        ".claude.json",
+        "config.toml",
+    }
+    | {"settings.json", "settings.local.json", "opencode.json", "mcp.yaml", "mcp.yml", "config.yaml"}
+)
 _KINDS: Final[dict[str, Callable[[str], Iterator[Package]]]] = {
     "requirements.txt": _requirements,
     "pyproject.toml": _toml("python"),
@@ -227,4 +273,7 @@ _KINDS: Final[dict[str, Callable[[str], Iterator[Package]]]] = {
     "go.mod": _modules,
     "environment.yml": _conda,
     "environment.yaml": _conda,
+    "csproj": _references,
+    "pubspec.yaml": _pub,
+    SERVERS: servers_in,
 }

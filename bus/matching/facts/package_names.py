@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple, get_args
 
 from bus.events import Event
 from bus.lazy.regex import lazy_regex
-from bus.matching.facts.manifests import manifest_of, packages_in
+from bus.matching.facts.manifests import SERVERS, manifest_of, packages_in
 from bus.matching.facts.package_specs import ADDRESS, PROGRAMS, Package, Registry, packages_of
 from bus.matching.paths import Place, located
 from bus.shell import Command, commands
@@ -41,6 +41,24 @@ _COMMIT_OPTIONS: Final = frozenset({"--rev"})
 
 _WRITERS: Final = frozenset({"echo", "printf", "cat", "tee"})
 """Programs that write their arguments or their input to a file."""
+_EDITORS: Final = frozenset({"sed", "gsed", "perl", "jq", "gojq", "yq", "dasel", "awk", "gawk"})
+"""Programs that change the text of a file."""
+_REPLACEMENT: Final = lazy_regex(
+    r"(?:^|[;{\s\d$/])s([/|#,@!])(?:(?!\1)[^\\]|\\.)*\1((?:(?!\1)[^\\]|\\.)*)\1|(?:^|[\d$/])[aic]\\?[ ]*(\S.*)"
+)
+"""The new text of `s/old/new/`, and of the lines that sed appends or inserts."""
+_ASSIGNED: Final = lazy_regex(r"[dD]ependencies[.\[]+[\"']?(@?[\w./-]+)[\"']?\]?\s*\|?=\s*[\"']?([^\"'\s|]*)")
+"""`.dependencies.x = "1"` of jq."""
+_ENTRY: Final = lazy_regex(r"@?[A-Za-z][\w./@-]+(?:\s*(?:[=~<>^]=?|==)\s*[\w.*]+)?")
+_OF_KIND: Final[dict[str, Registry]] = {
+    "package.json": "javascript",
+    "cargo.toml": "rust",
+    "gemfile": "ruby",
+    "composer.json": "php",
+    "go.mod": "go",
+    "csproj": "dotnet",
+    "pubspec.yaml": "dart",
+}
 _SCRIPT: Final = lazy_regex(
     r"(?i)(?:^|[/\\])(?:(?:docker|container|make|just)file[\w.-]*|[\w.-]+\.(?:sh|bash|zsh|dockerfile|mk))$"
 )
@@ -56,8 +74,12 @@ def kinds_of_packages(command: Command, place: Place) -> frozenset[PackageKind]:
     """What has to be looked at about the packages that a command installs or runs, or that it writes into a manifest."""
     if command.program in _WRITERS:
         return _kinds(_written(command))
+    if command.program in _EDITORS:
+        return _kinds(_edited(command))
     if command.program not in PROGRAMS:
         return frozenset()
+    if "mcp" in command.words or "--add-mcp" in command.words:
+        return _kinds(packages_of(command), servers=True)
     is_pinned = any(word.partition("=")[0] in _COMMIT_OPTIONS for word in command.words)
     found = _kinds(packages_of(command), command, place)
     return found - {"unpinned_source"} if is_pinned else found
@@ -71,7 +93,9 @@ def kinds_of_added(event: Event) -> frozenset[PackageKind]:
     if not kinds and not is_script:
         return frozenset()
     texts = added_texts_of(event)
-    found = _kinds(package for text in texts for kind in kinds for package in packages_in(kind, text))
+    found = _kinds(
+        (package for text in texts for kind in kinds for package in packages_in(kind, text)), servers=SERVERS in kinds
+    )
     return found | _kinds(package for text in texts for package in _installed_by(text)) if is_script else found
 
 
@@ -93,9 +117,31 @@ def _written(command: Command) -> Iterable[Package]:
     return (package for kind in kinds for package in packages_in(kind, text))
 
 
+def _edited(command: Command) -> Iterator[Package]:
+    """The packages that `sed -i s/x/y/ package.json` and `jq '.dependencies.y = "1"' package.json` bring in."""
+    kinds = {kind for word in command.words if (kind := manifest_of(word))}
+    for kind in sorted(kinds):
+        for word in command.words:
+            for _, replaced, added in _REPLACEMENT.findall(word):
+                text = replaced or added
+                plain = text.strip("\"', \\")
+                if _ENTRY.fullmatch(plain):
+                    yield Package(_OF_KIND.get(kind, "python"), plain, runs=False)
+                yield from packages_in(kind, text)
+            for name, spec in _ASSIGNED.findall(word):
+                yield Package(_OF_KIND.get(kind, "javascript"), spec if ":" in spec else name, runs=False)
+            if "+=" in word or "*" in word:
+                yield from packages_in(kind, word)
+
+
 def _kinds(
-    packages: Iterable[Package], command: Command | None = None, place: Place | None = None
+    packages: Iterable[Package],
+    command: Command | None = None,
+    place: Place | None = None,
+    *,
+    servers: bool = False,
 ) -> frozenset[PackageKind]:
+    """What has to be looked at. With `servers`, an agent starts them later, so that no project's folder has them."""
     found: set[PackageKind] = set()
     for package in packages:
         spec = package.spec
@@ -113,11 +159,8 @@ def _kinds(
         elif (
             package.runs
             and package.registry != "go"
-            and command is not None
-            and place is not None
-            and _NO_DOWNLOAD.isdisjoint(command.words)
             and not _is_known(package.registry, name)
-            and not _is_installed(name, command, place)
+            and (servers or (command is not None and place is not None and not _is_there(name, command, place)))
         ):
             found.add("unknown_program")
     return frozenset(found)
@@ -202,7 +245,7 @@ def _name(package: Package) -> str:
     spec = package.spec
     if spec[:1] in (".", "/", "~") or spec.endswith((".whl", ".tar.gz", ".tgz", ".zip", ".gem")):
         return ""
-    if package.registry == "python":
+    if package.registry in ("python", "dotnet", "dart"):
         match = _PYTHON_NAME.match(spec)
         return match[0] if match is not None and "/" not in spec else ""
     if package.registry == "javascript":
@@ -213,12 +256,19 @@ def _name(package: Package) -> str:
 
 
 def _plain(registry: Registry, name: str) -> str:
-    return _SEPARATOR.sub("-", name.lower()) if registry == "python" else name
+    if registry == "python":
+        return _SEPARATOR.sub("-", name.lower())
+    return name.lower() if registry == "dotnet" else name
 
 
 def _is_known(registry: Registry, name: str) -> bool:
     names = _names(registry)
     return _plain(registry, name) in names.known or (name[:1] == "@" and name.partition("/")[0] in names.scopes)
+
+
+def _is_there(name: str, command: Command, place: Place) -> bool:
+    """Whether nothing is downloaded: the command says so, or the project has it."""
+    return not _NO_DOWNLOAD.isdisjoint(command.words) or _is_installed(name, command, place)
 
 
 def _is_installed(name: str, command: Command, place: Place) -> bool:
