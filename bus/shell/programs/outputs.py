@@ -106,7 +106,8 @@ def _tar(words: Words) -> tuple[str, ...]:
     )
     if not unpacks and not (first[:1] != "-" and "x" in first):
         return ()
-    return _below(folders) or ("unpacked",)
+    folders += tuple(word.partition("=")[2] for word in words if word.startswith("--one-top-level="))
+    return ("/unpacked",) if "/" in folders else _below(folders) or ("unpacked",)
 
 
 def _unzip(words: Words) -> tuple[str, ...]:
@@ -145,6 +146,7 @@ def _aria(words: Words) -> tuple[str, ...]:
 _GIT_WRITES: Final = names(
     "commit checkout switch add apply am merge rebase reset restore rm mv stash pull cherry-pick revert clean init tag"
 )
+_GIT_MAKES: Final = names("config clone init worktree format-patch bundle")
 _GIT_VALUES: Final = names(
     "-b --branch --depth -o --origin -c --config --reference -u --upload-pack -j --jobs --filter --template"
 )
@@ -155,7 +157,7 @@ _GIT_READS: Final = names("--get --get-all --get-regexp --get-urlmatch --list -l
 def git_writes(words: Words, directory: str) -> tuple[str, ...]:
     """A made-up file in the work tree that git changes if it is elsewhere, or the file or folder that it writes."""
     folder, file, place = "", "", 0
-    if directory == "." and words and words[0][:1] != "-" and words[0] not in ("config", "clone", "init", "worktree"):
+    if directory == "." and words and words[0][:1] != "-" and words[0] not in _GIT_MAKES:
         return ()  # as most calls are
     while place < len(words) and words[place][:1] == "-":
         if words[place] in ("-C", "-c"):
@@ -180,6 +182,9 @@ def git_writes(words: Words, directory: str) -> tuple[str, ...]:
             return tuple(f"{one.rstrip('/')}/cloned" for one in operands[1:2]) if operands[:1] == ["add"] else ()
         target = operands[:1] if verb == "init" else operands[1:2]
         return tuple(f"{one.rstrip('/')}/cloned" for one in target)
+    if verb in ("format-patch", "bundle"):
+        made = value_of(rest, "-o", "--output-directory") if verb == "format-patch" else "".join(rest[1:2])
+        return (made,) if made and (verb != "bundle" or rest[:1] == ("create",)) else ()
     if verb not in _GIT_WRITES or (
         verb in ("tag", "stash") and (not rest or rest[0] in ("-l", "--list", "list", "show"))
     ):
@@ -198,10 +203,17 @@ _KEYGEN_READS: Final = names("-l -y -e -B -F -D -r")
 _SQL_CHANGES: Final = lazy_regex(r"(?i)\b(?:create|insert|update|delete|drop|alter|replace)\b")
 
 
+_SQLITE_FILE: Final = lazy_regex(r"\.(?:backup|save|output|once|clone|log|vfsname)\s+(?:main\s+)?[\"']?([^\s\"']+)")
+
+
 def _sqlite(words: Words) -> tuple[str, ...]:
     """The database, where the SQL behind it changes something."""
     given = _operands(words)
-    return tuple(given[:1]) if any(_SQL_CHANGES.search(word) for word in given[1:]) else ()
+    return (
+        tuple(given[:1])
+        if any(_SQL_CHANGES.search(word) for word in given[1:])
+        else tuple(match[1] for word in given[1:] if (match := _SQLITE_FILE.match(word)) is not None)
+    )
 
 
 def _split(words: Words) -> tuple[str, ...]:
@@ -216,12 +228,11 @@ _SIZES: Final = names("-b -l -n -C -a --bytes --lines --number --line-bytes --su
 
 
 def _make(words: Words) -> tuple[str, ...]:
-    """Where `make install PREFIX=DIR` installs to."""
+    """Where `make install PREFIX=DIR` installs to; without a folder, that is the system."""
     if "install" not in words:
         return ()
-    return _below(
-        tuple(word.partition("=")[2] for word in words if word.startswith(("PREFIX=", "prefix=", "DESTDIR=")))
-    )
+    folders = tuple(word.partition("=")[2] for word in words if word.startswith(("PREFIX=", "prefix=", "DESTDIR=")))
+    return ("/usr/local/unpacked",) if not folders or "/" in folders else _below(folders)
 
 
 def _archive(words: Words) -> tuple[str, ...]:
@@ -243,20 +254,78 @@ def _copied(words: Words) -> tuple[str, ...]:
 
 _COPY_VERBS: Final = names("cp copy sync mv move get copyto cat rsync mirror")
 
+
+def _into(text: str) -> Callable[[Words], tuple[str, ...]]:
+    """A made-up file in each folder that options name."""
+    folders = _options(text)
+    return lambda words: _below(folders(words))
+
+
+def _made_below(*verbs: str) -> Callable[[Words], tuple[str, ...]]:
+    """A made-up file in the folder that is the first operand behind one of these verbs: `cargo new DIR`."""
+
+    def files(words: Words) -> tuple[str, ...]:
+        given = _operands(words)
+        return _below(tuple(given[1:2])) if given and given[0] in verbs else ()
+
+    return files
+
+
+def _of_all(*parts: Callable[[Words], tuple[str, ...]]) -> Callable[[Words], tuple[str, ...]]:
+    return lambda words: tuple(file for part in parts for file in part(words))
+
+
+def _protoc(words: Words) -> tuple[str, ...]:
+    """`protoc --go_out=DIR`."""
+    return _below(tuple(word.partition("=")[2].rpartition(":")[2] for word in words if "_out=" in word))
+
+
+def _unrar(words: Words) -> tuple[str, ...]:
+    given = _operands(words)
+    return _below(tuple(given[-1:])) if given[:1] in (["x"], ["e"]) and len(given) > 2 else ()
+
+
+def _python(words: Words) -> tuple[str, ...]:
+    """`python -m venv DIR`, `python -m zipfile -e FILE DIR`."""
+    if words[:2] in (("-m", "zipfile"), ("-m", "tarfile")) and not {"-e", "--extract"}.isdisjoint(words):
+        return _below(tuple(_operands(words)[-1:]))
+    return _venv(words)
+
+
 _O: Final = _short("-o", "--output")
 OUTPUTS: Final[Mapping[str, Callable[[Words], tuple[str, ...]]]] = {
     **dict.fromkeys(["sort", "gsort", "shuf", "gshuf", "pandoc", "iconv", "strace", "ltrace", "time", "gtime"], _O),
     **dict.fromkeys(["gcc", "g++", "cc", "c++", "clang", "clang++", "ld", "rustc"], _words("-o")),
     **dict.fromkeys(["find", "gfind", "bfs"], _words("-fprint -fprint0 -fprintf -fls")),
     **dict.fromkeys(["go", "javac", "zig", "nim"], _words("-o -d")),
-    **dict.fromkeys(["pip", "pip3"], lambda words: _below(_options("-t --target --prefix --root")(words))),
-    "openssl": _words("-out"),
+    **dict.fromkeys(["pip", "pip3"], _into("-t --target --prefix --root -d --dest -w --wheel-dir")),
+    "openssl": _words("-out -keyout"),
     "ssh-keygen": _ssh_keygen,
     **dict.fromkeys(["make", "gmake", "ninja"], _make),
     **dict.fromkeys(["cmake", "meson"], lambda words: _below(_options("--prefix --destdir --install-prefix")(words))),
+    **dict.fromkeys(["npm", "gem", "bundle"], _into("--prefix --root --install-dir")),
+    "cargo": _of_all(_into("--prefix --root --target-dir"), _made_below("new", "init")),
     **dict.fromkeys(
-        ["npm", "cargo", "gem", "bundle"], lambda words: _below(_options("--prefix --root --install-dir")(words))
+        ["poetry", "rails", "django-admin", "ng", "nest", "dart", "flutter", "mix"],
+        _made_below("new", "create"),
     ),
+    "protoc": _protoc,
+    "hugo": _of_all(_into("-d --destination"), _made_below("new")),
+    **dict.fromkeys(
+        ["tsc", "vite", "rollup", "parcel", "esbuild", "babel", "swc", "tsup", "webpack", "sass", "ncc", "bun"],
+        _of_all(
+            _into("--outDir --outdir --out-dir --dist-dir --output-path --dir -d"),
+            _options("--outFile --outfile --out-file --file"),
+        ),
+    ),
+    **dict.fromkeys(
+        ["mkdocs", "jekyll", "eleventy", "gitbook", "mdbook"], _into("-d --site-dir --destination --output --dest-dir")
+    ),
+    "sphinx-build": lambda words: _below(tuple(_operands(words)[1:2])),
+    **dict.fromkeys(["jupyter", "jupyter-nbconvert"], _of_all(_into("--output-dir"), _options("--output"))),
+    **dict.fromkeys(["convert", "magick", "gm", "rsvg-convert", "cwebp", "gs"], _last),
+    **dict.fromkeys(["unrar", "unar"], _unrar),
+    "stow": _into("-t --target"),
     **dict.fromkeys(["pg_dump", "pg_dumpall"], _short("-f", "--file")),
     "pg_basebackup": lambda words: _below(_options("-D --pgdata")(words)),
     "mysqldump": _short("-r", "--result-file"),
@@ -266,8 +335,11 @@ OUTPUTS: Final[Mapping[str, Callable[[Words], tuple[str, ...]]]] = {
     **dict.fromkeys(["zip", "7zip", "rar"], _archive),
     "virtualenv": lambda words: _below(tuple(_operands(words)[:1])),
     "uv": lambda words: _below(tuple(_operands(words)[1:2])) if words[:1] in (("venv",), ("init",)) else (),
-    **dict.fromkeys(["python", "python3"], _venv),
-    **dict.fromkeys(["rclone", "aws", "gsutil", "s3cmd", "mc", "kubectl", "docker", "podman"], _copied),
+    **dict.fromkeys(["python", "python3"], _python),
+    **dict.fromkeys(["rclone", "aws", "gsutil", "s3cmd", "mc", "kubectl"], _copied),
+    **dict.fromkeys(
+        ["docker", "podman"], _of_all(_copied, lambda words: _O(words) if words[:1] in (("save",), ("export",)) else ())
+    ),
     "xmllint": _options("--output -o"),
     "tcpdump": _words("-w"),
     "tshark": _words("-w"),
