@@ -1,7 +1,7 @@
 """OpenCode: what our plugin there sends into events, and verdicts into what it carries out (checked with 1.18.33).
 
-OpenCode runs no commands for its events. `opencode_plugin.js` beside this file does it for us: it runs the hook command
-with `{hook, directory, worktree, input, output}` on stdin, as OpenCode's own hooks are called, and reads
+OpenCode runs no commands for its events. `opencode_plugin.js` beside this file does it for us: it sends
+`{hook, directory, worktree, input, output}`, as OpenCode's own hooks are called, to the bus (`opencode_link.js`), and reads
 `{deny?, args?, output?, context?, allow?, note?}`: throw, change arguments or output in place, tell the model, permit, tell
 the person.
 """
@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from bus import __version__
 from bus.agents.base import Capability
 from bus.agents.degrade import Agent, degrade, person_message
 from bus.agents.event_facts import output_text
@@ -32,10 +33,10 @@ TEXT_LIMIT: Final = 30_000
 """UTF-16 units of one text. OpenCode passes on 20,000 characters whole (observed) and documents no limit."""
 
 TIMEOUT: Final = 600.0
-"""Seconds that the plugin gives the hook command, for hooks with such a timeout. OpenCode itself would wait forever."""
+"""Seconds that the plugin waits for an answer, for hooks with such a timeout. OpenCode itself would wait forever."""
 
-PLUGIN: Final = Path(__file__).with_name("opencode_plugin.js")
-"""The plugin's template; `plugin_text` fills it in."""
+PARTS: Final = [Path(__file__).with_name(name) for name in ("opencode_link.js", "opencode_plugin.js")]
+"""The parts of the plugin's one file; `plugin_text` fills in the first."""
 
 _SETUP: Final = "const SETUP = {}\n"
 _AGENT: Final = Agent(NAME, "OpenCode", TEXT_LIMIT)
@@ -191,12 +192,13 @@ def plugin_text(
         "command": [python, *words],
         "answers": answers,
         "timeout": int(TIMEOUT * 1000),
+        "version": __version__,
         "events": {native: _mode(native, fail_closed=fail_closed) for native in events},
     }
-    source = PLUGIN.read_text(encoding="utf-8")
+    source = "\n".join(part.read_text(encoding="utf-8") for part in PARTS)
     before, found, after = source.partition(_SETUP)
     if not found:
-        raise DecodeError(f"{PLUGIN} has no place for its setup; install Fleethook again")
+        raise DecodeError(f"{PARTS[0]} has no place for its setup; install Fleethook again")
     return f"{before}const SETUP = {json.dumps(setup, indent=2)}\n{after}"
 
 

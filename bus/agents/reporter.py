@@ -19,7 +19,7 @@ class Reporter(NamedTuple):
     """The sender of a stream entry; its fields are empty if they are not known."""
 
     by: str = ""
-    """`hook-command/0.1.0`, `gateway/0.1.0` or `python/0.1.0`."""
+    """`hook-command/0.1.0`, `opencode-plugin/0.1.0`, `gateway/0.1.0` or `python/0.1.0`."""
     version: str = ""
     """The agent's version, from the environment that it gives its hooks."""
 

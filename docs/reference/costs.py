@@ -209,7 +209,7 @@ bars are for a machine with nothing else to do: on another one, give the bench p
 
 An agent that waits for a hook is delayed by more than the hook's own 2 ms: it starts the process, often in a shell of its own,
 and reads the answer when its event loop comes to it. So count the processes that it waits for. OpenCode's plugin starts no
-process while a gateway runs on its machine.
+process while a server or gateway with a unix socket runs on its machine.
 
 {record.machine}
 

@@ -1,5 +1,6 @@
 // Plays OpenCode for our plugin: loads the file as OpenCode does, calls its hooks as the script on stdin says, and prints
 // what became of each call, and what the plugin asked OpenCode's client to do.
+import { execFileSync } from "node:child_process"
 import { readFileSync } from "node:fs"
 import { connect } from "node:net"
 import { pathToFileURL } from "node:url"
@@ -22,12 +23,13 @@ const accepts = (socket) =>
     one.on("error", () => resolve(null))
   })
 const results = []
-for (const { hook, input, output, known } of steps) {
+for (let { hook, input, output, known } of steps) {
   const start = Date.now()
   const args = output?.args // OpenCode goes on with the object that it has
   let threw = null
   try {
     if (hook === "signal") process.kill(...input)
+    else if (hook === "run") output = execFileSync(input[0], input.slice(1)).toString().trim()
     else if (hook === "refused") while (await accepts(input)) await new Promise((resolve) => setTimeout(resolve, 5))
     else if (hook === "until") while (told.length < known) await new Promise((resolve) => setTimeout(resolve, 5))
     else await hooks[hook](input, output)

@@ -1,4 +1,4 @@
-"""OpenCode's plugin asks the gateway of its machine by a connection that stays open, or else starts the hook command (X-14)."""
+"""OpenCode's plugin asks the server by a connection that stays open, or else the gateway, or starts the hook command (X-14)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ import pytest
 
 from bus.agents import opencode
 from bus.config.settings import Settings
+from bus.events import Event
 from bus.shim.answer_file import write_answer_file
 from bus.system.directories import directories
+from bus.wire.acl import user_name
 from tests.support.fleet import HOST, NAMESPACE, Fleet
 from tests.support.gateway import Gateway, start_gateway
 from tests.support.waiting import BUDGET, PATIENCE, wait_until
 from workers.admin.agent_setup import SHIM_URL, answers_for
 
 RUNTIME = shutil.which("node") or shutil.which("bun")
+HOOKS = "version: 1\nguards: {destructive-commands: true}\n"
 DRIVER = Path(__file__).parents[2] / "support" / "opencode_driver.mjs"
 
 pytestmark = [
@@ -33,20 +36,31 @@ pytestmark = [
 
 
 class OpenCode:
-    """OpenCode with the plugin that `install` writes; each run of its hook command is a line in `runs`."""
+    """OpenCode with the plugin that `install` writes; each run of its hook command is a line in `runs`.
 
-    def __init__(self, world: Fleet, gateway: Gateway, folder: Path, namespace: str = NAMESPACE) -> None:
+    With `direct=False`, the server's socket is there for the hook command only.
+    """
+
+    def __init__(
+        self, world: Fleet, gateway: Gateway | None, folder: Path, namespace: str = NAMESPACE, *, direct: bool = True
+    ) -> None:
         places = directories({"FLEETHOOK_HOME": str(folder / "home")})
         settings = Settings(namespace=namespace, host=HOST, budget=BUDGET)
-        answers, _ = answers_for("opencode", settings, places, closed=False, environ={SHIM_URL: world.url("shim")})
+        socket = folder / "redis.sock"
+        url = world.url("shim").replace(str(world.server.socket), str(socket))
+        answers, _ = answers_for("opencode", settings, places, closed=False, environ={SHIM_URL: url})
         write_answer_file(places.answer_file("opencode"), answers)
-        beside = Path(world.server.socket).with_name("gateway.sock")  # as in a runtime folder
-        beside.unlink(missing_ok=True)
-        beside.symlink_to(gateway.socket)
+        if gateway is not None:
+            (folder / "gateway.sock").symlink_to(gateway.socket)  # beside the server's, as in a runtime folder
+        link = f"ln -s {world.server.socket} {socket}"
+        if direct:
+            socket.symlink_to(world.server.socket)
         self.runs = folder / "runs"
         self.runs.touch()
         python = folder / "python"
-        python.write_text(f'#!/bin/sh\necho "$5" >> {self.runs}\nexec {sys.executable} "$@"\n')
+        run = f'{sys.executable} "$@"'
+        run = f"exec {run}" if direct else f"{link}\n{run}\ncode=$?\nrm {socket}\nexit $code"
+        python.write_text(f'#!/bin/sh\necho "$5" >> {self.runs}\n{run}\n')
         python.chmod(0o755)
         self.plugin = folder / "fleethook.js"
         events = [native for native in opencode.CAPABILITIES if native not in opencode.QUIET]
@@ -84,13 +98,25 @@ def after(call: str) -> Mapping[str, Any]:
     return {"hook": "tool.execute.after", "input": given, "output": {"title": "ls", "output": "a b\n"}}
 
 
+def assert_recorded(world: Fleet, calls: str, count: int) -> None:
+    """As many events are recorded of the calls whose ids start so."""
+
+    def found() -> list[Event]:
+        rows = [row.event for row in world.events() if row.event.source == "opencode"]
+        return [event for event in rows if (event.call or "").startswith(calls)]
+
+    wait_until(lambda: len(found()) == count, "all are recorded")
+    assert {event.host for event in found()} == {HOST}
+    assert {event.session for event in found()} == {"ses_1"}
+
+
 def send(number: signal.Signals, pid: int) -> Mapping[str, Any]:
     return {"hook": "signal", "input": [pid, number.name]}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def hooks(world: Fleet) -> None:
-    world.publish_hooks("version: 1\nguards: {destructive-commands: true}\n")
+    world.publish_hooks(HOOKS)
 
 
 @pytest.fixture
@@ -107,20 +133,48 @@ def pid_of(world: Fleet) -> int:
     return next(worker.process.pid for worker in world.workers if worker.kind == "gateway" and worker.runs())
 
 
-def test_no_process_is_started_while_the_gateway_answers(world: Fleet, own_gateway: Gateway, tmp_path: Path) -> None:
-    agent = OpenCode(world, own_gateway, tmp_path)
+def test_no_process_is_started_while_the_server_answers(world: Fleet, tmp_path: Path) -> None:
+    agent = OpenCode(world, None, tmp_path)
+    calls = [step for number in range(5) for step in (before("ls", f"s{number}"), after(f"s{number}"))]
+    denied = agent.play(*calls, before("rm -rf /", "s9"))[-1]
+    assert "rm -rf" in denied["threw"]
+    assert agent.commands() == []
+    assert_recorded(world, "s", 11)
+
+
+def test_a_slow_hook_runs_once_and_its_answer_counts(world: Fleet, tmp_path: Path) -> None:
+    runs = tmp_path / "hook-runs"
+    slow = f'command: "cat > /dev/null; echo run >> {runs}; sleep 2.5; echo too late for this >&2; exit 2"'
+    world.publish_hooks(f"version: 1\nhooks:\n  - {{id: slow, on: 'tool:pre_execute', timeout: 30, {slow}}}\n")
+    try:
+        results = OpenCode(world, None, tmp_path).play(before("make", "w1"))
+    finally:
+        world.publish_hooks(HOOKS)
+    assert "too late for this" in results[0]["threw"]
+    assert runs.read_text().split() == ["run"]
+
+
+def test_a_connection_that_is_cut_is_made_again(world: Fleet, tmp_path: Path) -> None:
+    agent = OpenCode(world, None, tmp_path)
+    code = "import redis, sys; print(redis.Redis.from_url(sys.argv[1]).execute_command('CLIENT', 'KILL', 'USER', sys.argv[2]))"
+    cut = {"hook": "run", "input": [sys.executable, "-c", code, world.url("admin"), user_name("shim")]}
+    results = agent.play(before("ls", "x1"), cut, before("rm -rf /", "x2"))
+    assert results[1]["output"] == "1"
+    assert [bool(result["threw"]) for result in results] == [False, False, True]
+    assert agent.commands() == []
+
+
+def test_the_gateway_is_asked_where_the_server_cannot_be(world: Fleet, own_gateway: Gateway, tmp_path: Path) -> None:
+    agent = OpenCode(world, own_gateway, tmp_path, direct=False)
     calls = [step for number in range(5) for step in (before("ls", f"c{number}"), after(f"c{number}"))]
     denied = agent.play(*calls, before("rm -rf /", "c9"))[-1]
     assert "rm -rf" in denied["threw"]
     assert agent.commands() == []
-    wait_until(lambda: len([row for row in world.events() if row.event.source == "opencode"]) == 11, "all are recorded")
-    recorded = [row.event for row in world.events() if row.event.source == "opencode"]
-    assert {event.host for event in recorded} == {HOST}
-    assert {event.session for event in recorded} == {"ses_1"}
+    assert_recorded(world, "c", 11)
 
 
 def test_the_hook_command_asks_where_the_gateway_has_gone(world: Fleet, own_gateway: Gateway, tmp_path: Path) -> None:
-    agent = OpenCode(world, own_gateway, tmp_path)
+    agent = OpenCode(world, own_gateway, tmp_path, direct=False)
     killed = send(signal.SIGKILL, pid_of(world)), {"hook": "refused", "input": str(own_gateway.socket)}
     results = agent.play(before("ls", "k1"), *killed, before("rm -rf /", "k2"), before("ls", "k3"))
     assert [bool(result["threw"]) for result in results] == [False, False, False, True, False]
@@ -130,7 +184,7 @@ def test_the_hook_command_asks_where_the_gateway_has_gone(world: Fleet, own_gate
 def test_a_gateway_that_hangs_is_noticed_before_it_gets_an_event(
     world: Fleet, own_gateway: Gateway, tmp_path: Path
 ) -> None:
-    agent = OpenCode(world, own_gateway, tmp_path)
+    agent = OpenCode(world, own_gateway, tmp_path, direct=False)
     pid = pid_of(world)
     try:
         results = agent.play(send(signal.SIGSTOP, pid), before("rm -rf /", "h1"))
@@ -141,6 +195,6 @@ def test_a_gateway_that_hangs_is_noticed_before_it_gets_an_event(
 
 
 def test_a_gateway_of_another_fleet_is_not_asked(world: Fleet, own_gateway: Gateway, tmp_path: Path) -> None:
-    agent = OpenCode(world, own_gateway, tmp_path, namespace="another")
+    agent = OpenCode(world, own_gateway, tmp_path, namespace="another", direct=False)
     agent.play(before("ls", "n1"))
     assert agent.commands() == ["tool.execute.before"]
