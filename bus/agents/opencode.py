@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,6 +37,9 @@ TIMEOUT: Final = 600.0
 
 PARTS: Final = [Path(__file__).with_name(name) for name in ("opencode_link.js", "opencode_plugin.js")]
 """The parts of the plugin's one file; `plugin_text` fills in the first."""
+
+LATER: Final = "later"
+"""In the plugin's setup: the event is sent, and the plugin goes on without the answer that a hook could give."""
 
 _SETUP: Final = "const SETUP = {}\n"
 _AGENT: Final = Agent(NAME, "OpenCode", TEXT_LIMIT)
@@ -181,11 +184,16 @@ DIALECT: Final = _Dialect()
 
 
 def plugin_text(
-    python: str, answer_file: str | os.PathLike[str], events: Iterable[str], *, fail_closed: bool = False
+    python: str,
+    answer_file: str | os.PathLike[str],
+    events: Iterable[str],
+    *,
+    fail_closed: bool = False,
+    later: Collection[str] = (),
 ) -> str:
     """The text of the plugin file for these events and this answer file.
 
-    With `fail_closed`, it denies if Fleethook cannot answer.
+    With `fail_closed`, it denies if Fleethook cannot answer. It sends the events in `later` without waiting for an answer.
     """
     python, *words, _agent, _event, answers = hook_command(python, NAME, "", answer_file)
     setup = {
@@ -193,7 +201,7 @@ def plugin_text(
         "answers": answers,
         "timeout": int(TIMEOUT * 1000),
         "version": __version__,
-        "events": {native: _mode(native, fail_closed=fail_closed) for native in events},
+        "events": {native: LATER if native in later else _mode(native, fail_closed=fail_closed) for native in events},
     }
     source = "\n".join(part.read_text(encoding="utf-8") for part in PARTS)
     before, found, after = source.partition(_SETUP)

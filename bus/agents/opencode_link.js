@@ -8,14 +8,32 @@ import { randomBytes } from "node:crypto"
 import { existsSync, readFileSync, statSync } from "node:fs"
 import { connect } from "node:net"
 import { dirname, join } from "node:path"
+import { fileURLToPath } from "node:url"
 
 const SETUP = {}
+
+// How each event is asked: `wait`, `closed` (denied without an answer), `send` (never an answer), `later` (no hook in force
+// answers). A worker changes `later` in this file when such a hook comes into force, so it is read again when it has changed.
+let modes = { changed: null, events: SETUP.events }
+
+function mode(event) {
+  try {
+    const file = fileURLToPath(import.meta.url)
+    const changed = statSync(file).mtimeMs
+    if (changed !== modes.changed) {
+      const [, text] = readFileSync(file, "utf8").split("\nconst SETUP = ", 2)
+      modes = { changed, events: JSON.parse(text.slice(0, text.indexOf("\n}\n") + 2)).events }
+    }
+  } catch {} // it was not loaded from a file, or is just being written: what was known counts
+  return modes.events[event]
+}
 
 const GONE = "fleethook is gone and this hook fails closed; install fleethook again, or remove this plugin"
 const KEPT = ["PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "FLEETHOOK_PARENT"]
 const FIRST_ANSWER = 250 // milliseconds for a server or gateway to say that it is ready
 const TAKEN = 1000 // milliseconds for a server to confirm what it was sent
 const LOOK = 1000 // milliseconds of one wait for an answer; after each, a note shows whether a slow hook still runs
+const GRACE = 50 // milliseconds after each such time
 const AVOIDED = 10_000 // milliseconds without a server or gateway that did not answer
 const MOST_IDLE = 4 // connections that wait for a call
 const NOTHING = Buffer.from("FH1 0 0 0\n") // what is answered to an event that is only announced
@@ -97,10 +115,9 @@ class Connection {
     return new Promise((resolve, reject) => {
       this.asking = { count, replies: [], resolve, reject }
       if (this.dead) return reject(new Error("the connection was closed"))
-      timer = setTimeout(() => {
-        reject(Object.assign(new Error("no answer in time"), { late: true }))
-        this.close()
-      }, milliseconds)
+      const late = () => this.close(reject(Object.assign(new Error("no answer in time"), { late: true })))
+      // An agent that was busy itself for so long first reads what has arrived.
+      timer = setTimeout(() => (timer = setTimeout(late, GRACE)), milliseconds)
       if (data !== undefined) this.socket.write(data)
       if (this.arrived.length) this.read()
     }).finally(() => {
@@ -206,7 +223,7 @@ function packed(text) {
   return Buffer.concat([head, body])
 }
 
-// {code, out, err} of a reply, which starts with `FH1 CODE BYTES-OF-OUT BYTES-OF-ERR`; throws for another form.
+// {code, out, err} of a reply that starts with `FH1 CODE BYTES-OF-OUT BYTES-OF-ERR`; throws for another form.
 function unpacked(raw) {
   const end = raw.indexOf("\n")
   const [magic, code, out, err] = raw.toString("latin1", 0, end).split(" ")
@@ -219,11 +236,11 @@ function unpacked(raw) {
 // evaluated once. `late` where the time is over. Never rejects.
 async function askServer(call, body) {
   const at = place()
-  const [mode, deadline, , , , policy, patience] = at?.events.get(call.event) ?? at?.events.get("*") ?? []
-  if (!at?.server || !["request", "publish"].includes(mode)) return null
+  const [way, deadline, , , , policy, patience] = at?.events.get(call.event) ?? at?.events.get("*") ?? []
+  if (!at?.server || !["request", "publish"].includes(way)) return null
   const asked = {
     at,
-    mode,
+    publish: call.later || way === "publish",
     reply: `${at.prefix}reply:${randomBytes(16).toString("hex")}`,
     soft: call.start + Number(deadline) * 0.8, // the rest is for what happens without an answer
     hard: call.start + Math.min(Math.max(Number(deadline), Number(patience) || 0), SETUP.timeout) * 0.9,
@@ -250,8 +267,8 @@ async function askServer(call, body) {
 }
 
 // The reply of the server, null without one in time. Throws where the connection breaks, and `refused` where none can be had.
-async function exchange(one, id, { at, mode, reply, soft, hard, fields }) {
-  if (mode === "publish") {
+async function exchange(one, id, { at, publish, reply, soft, hard, fields }) {
+  if (publish) {
     await one.replies(1, TAKEN, command("XADD", `${at.prefix}events`, "*", "id", id, ...fields))
     return NOTHING
   }
@@ -317,8 +334,8 @@ async function askGateway(call, body, late) {
 
 const noAnswer = (call, why) => ({ code: call.closed ? 2 : 1, out: "", err: `fleethook: no answer: ${why}` })
 
-// What Fleethook says to an event: an exit code (1 where there is none), stdout and stderr. Never rejects.
-async function run(event, payload) {
+// An event as it is now, for `run`: what OpenCode changes later is not in it.
+function prepared(event, payload, later = false) {
   const parent = process.env.FLEETHOOK_PARENT
   const call = {
     event,
@@ -326,13 +343,18 @@ async function run(event, payload) {
     start: Date.now(),
     closed: SETUP.events[event] === "closed",
     parent: /^[\w-]{1,64}$/.test(parent ?? "") ? parent : "",
+    later,
   }
-  let body
   try {
-    body = JSON.stringify(payload)
+    return { call, body: JSON.stringify(payload) }
   } catch (error) {
-    return noAnswer(call, error.message) // what JSON cannot say
+    return { call, unsaid: error.message } // what JSON cannot say
   }
+}
+
+// What Fleethook says to an event: an exit code (1 where there is none), stdout and stderr. Never rejects.
+async function run({ call, body, unsaid }) {
+  if (unsaid) return noAnswer(call, unsaid)
   const said = await askServer(call, body)
   if (said && !said.late) return said
   const other = await askGateway(call, body, said?.late)
@@ -350,7 +372,7 @@ function hookCommand(call, body) {
         return resolve({ code: call.closed ? 2 : 1, out: "", err: GONE })
       }
       const env = Object.fromEntries(KEPT.filter((name) => name in process.env).map((name) => [name, process.env[name]]))
-      const child = spawn(program, [...words, "opencode", call.event, SETUP.answers, ...(call.closed ? ["closed"] : [])], { env })
+      const child = spawn(program, [...words, "opencode", call.event, SETUP.answers, ...(call.closed ? ["closed"] : call.later ? ["later"] : [])], { env })
       const timer = setTimeout(() => {
         child.kill("SIGKILL")
         fail(`the hook command took longer than ${SETUP.timeout} ms`)

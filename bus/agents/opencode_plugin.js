@@ -62,7 +62,7 @@ export const Fleethook = async ({ client, directory, worktree }) => {
     Promise.resolve(client?.tui?.showToast?.({ body: { title: "Fleethook", message, variant: "warning" } })).catch(() => {})
 
   const decide = async (event, body) => {
-    const said = read(await run(event, body))
+    const said = read(await run(prepared(event, body)))
     if (said.note) tell(said.note)
     return said
   }
@@ -71,7 +71,8 @@ export const Fleethook = async ({ client, directory, worktree }) => {
   const send = (event, body) => {
     if (waiting >= MOST_WAITING) return
     waiting += 1
-    last = last.then(() => run(event, body)).then(() => (waiting -= 1))
+    const what = prepared(event, body, true)
+    last = last.then(() => run(what)).then(() => (waiting -= 1))
   }
 
   // The MCP server of a tool, whose name OpenCode writes before the tool's.
@@ -168,7 +169,9 @@ export const Fleethook = async ({ client, directory, worktree }) => {
       const before = contexts.get(call(input))
       contexts.delete(call(input))
       const body = payload("tool.execute.after", input, output, server(input.tool))
-      const said = wanted("tool.execute.after") ? await decide("tool.execute.after", body) : {}
+      const later = mode("tool.execute.after") === "later"
+      if (later) send("tool.execute.after", body)
+      const said = wanted("tool.execute.after") && !later ? await decide("tool.execute.after", body) : {}
       if (typeof said.output === "string") replaceOutput(output, said.output)
       const text = joined(before, said.deny, said.context)
       if (text) append(output, text)

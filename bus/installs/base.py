@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 from bus.agents import find as find_dialect
 from bus.installs.hook_command import Setup
@@ -121,6 +121,15 @@ class SettingsFormat(Protocol):
 
     def calls(self, path: Path, raw: bytes) -> tuple[InstalledCommand, ...]:
         """Our commands in this file; none if it cannot be read."""
+        ...
+
+
+@runtime_checkable
+class AnnouncingFormat(Protocol):
+    """A format whose agent can announce events without waiting for our commands."""
+
+    def waiting(self, path: Path, raw: bytes, events: Collection[str]) -> bytes:
+        """The file in which the agent waits for our commands at these events; everything else stays as it is."""
         ...
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from bus.agents.opencode import plugin_text
+from bus.agents.opencode import LATER, plugin_text
 from bus.errors import ConfigError
 from bus.installs import block_check
 from bus.installs.base import Canary, InstalledCommand, InstallProblem, InstallScope, Program, Scope, never_events
@@ -57,7 +57,8 @@ class PluginFile:
         events = [event for event in setup.events if event not in never_events("opencode")]
         if not events:
             return None
-        return plugin_text(setup.python, setup.answer_file, events, fail_closed=setup.fail_closed).encode()
+        closed, later = setup.fail_closed, setup.later
+        return plugin_text(setup.python, setup.answer_file, events, fail_closed=closed, later=later).encode()
 
     def cleaned(self, path: Path, current: bytes, original: bytes | None, *, created: bool) -> bytes | None:  # noqa: ARG002 - the protocol's arguments
         """None for our file; another file unchanged."""
@@ -71,10 +72,26 @@ class PluginFile:
         words, seconds = [*setup.get("command", ()), "opencode"], float(setup.get("timeout", 0)) / 1000
         return tuple(
             InstalledCommand(
-                event, shlex.join([*words, event, setup.get("answers", ""), *_closed(how)]), seconds, how == CLOSED
+                event,
+                shlex.join([*words, event, setup.get("answers", ""), *_closed(how)]),
+                seconds,
+                how == CLOSED,
+                later=how == LATER,
             )
             for event, how in setup.get("events", {}).items()
         )
+
+    def waiting(self, path: Path, raw: bytes, events: Collection[str]) -> bytes:  # noqa: ARG002 - the protocol's arguments
+        """The plugin, which waits for the answers to these events."""
+        setup = _setup(raw)
+        if setup is None:
+            return raw
+        for event, how in setup["events"].items():
+            if event in events and how == LATER:
+                setup["events"][event] = "wait"
+        before, _, after = raw.decode().partition(_SETUP)
+        rest = after[json.JSONDecoder().raw_decode(after)[1] :]
+        return f"{before}{_SETUP}{json.dumps(setup, indent=2)}{rest}".encode()
 
 
 def runtime() -> tuple[str, ...]:
@@ -150,4 +167,5 @@ PROGRAM: Final = Program(
     folder=_folder,
     troubles=_troubles,
     runs=_runs,
+    later={"tool.execute.after": "session.idle"},
 )

@@ -15,7 +15,6 @@ from bus.installs.base import InstalledCommand, InstallProblem, InstallScope, Pr
 from bus.installs.hook_command import Setup, chosen_events, closed_events, default_events
 from bus.installs.http_checks import http_warnings
 from bus.installs.http_hooks import require_usable
-from bus.installs.json_settings import JsonHooks
 from bus.installs.manifest import FileChange, InstallPlan, read, real, record_events, records
 from bus.secrets.redaction import redact_text
 
@@ -112,7 +111,7 @@ def announced(agent: str, events: Collection[str], later: Collection[str]) -> fr
 def waits_again(agent: str, path: Path, events: Collection[str]) -> InstallPlan:
     """The change of a file after which the agent waits for our commands at these events; nothing else changes in it."""
     form, before = installs.find(agent).form, read(path)
-    if before is None or not isinstance(form, JsonHooks):
+    if before is None or not isinstance(form, base.AnnouncingFormat):
         return InstallPlan(agent, ())
     after = form.waiting(path, before, events)
     names = tuple(call.event for call in form.calls(path, after))

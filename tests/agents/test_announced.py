@@ -1,10 +1,11 @@
-"""Claude Code at events that are only announced: none is lost at its end, and an answer that is needed is given."""
+"""Agents at events that are only announced: none is lost at their end, and an answer that is needed is given."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,23 +22,29 @@ PER_CALL = ("PreToolUse", "PostToolUse", "PostToolBatch")
 REDACTS = "hooks:\n  - {id: redacts, on: tool:post_execute, rule: {redact: true}}\n"
 
 
-@pytest.fixture(scope="module")
-def quiet(tmp_path_factory: pytest.TempPathFactory, model: Model) -> Iterator[World]:
-    """A machine whose hooks answer at no event after a call, with Claude Code connected."""
-    if "claude" not in chosen():
-        pytest.skip("only Claude Code announces events without waiting")
-    made = World(tmp_path_factory.mktemp("q"), model)
-    for folder in (made.home, made.project, made.folder / "fh" / "config"):
-        folder.mkdir(parents=True)
+@contextmanager
+def quiet_machine(folder: Path, model: Model, agent: str, later: list[str]) -> Iterator[World]:
+    """A machine whose hooks answer at no event after a call, with this agent connected."""
+    if agent not in chosen():
+        pytest.skip(f"{agent} does not take part")
+    made = World(folder, model)
+    for one in (made.home, made.project, made.folder / "fh" / "config"):
+        one.mkdir(parents=True)
     (made.folder / "fh" / "config" / "fleethook.yaml").write_text("hooks: []\n")
     try:
-        made.on_path = PROGRAMS["claude"].on_path()
+        made.on_path = PROGRAMS[agent].on_path()
     except Missing as error:
-        pytest.skip(f"claude cannot be installed here: {error}")
+        pytest.skip(f"{agent} cannot be installed here: {error}")
     with up(made.environment, made.project, made.folder / "up.log"):
-        PROGRAMS["claude"].prepare(made.home, made.project, model.url)
-        report = json.loads(made.fleethook("install", "claude", "--yes", "--json"))
-        assert report["agents"][0]["announced"] == ["PostToolUse", "PostToolUseFailure"]
+        PROGRAMS[agent].prepare(made.home, made.project, model.url)
+        report = json.loads(made.fleethook("install", agent, "--yes", "--json"))
+        assert report["agents"][0]["announced"] == later
+        yield made
+
+
+@pytest.fixture(scope="module")
+def quiet(tmp_path_factory: pytest.TempPathFactory, model: Model) -> Iterator[World]:
+    with quiet_machine(tmp_path_factory.mktemp("q"), model, "claude", ["PostToolUse", "PostToolUseFailure"]) as made:
         yield made
 
 
@@ -100,3 +107,14 @@ def test_claude_waits_within_its_session_once_a_hook_answers(quiet: World) -> No
     assert (check["status"], "PostToolUseFailure" in check["what"]) == ("ok", True)
     report = json.loads(quiet.fleethook("install", "claude", "--yes", "--json"))["agents"][0]
     assert (report["announced"], report["needed"]) == (["PostToolUseFailure"], {"PostToolUse": "redacts may answer it"})
+
+
+def test_no_event_of_a_call_is_lost_when_opencode_ends(tmp_path: Path, model: Model) -> None:
+    with quiet_machine(tmp_path / "q", model, "opencode", ["tool.execute.after"]) as world:
+        for number in range(4):
+            world.start(PROGRAMS["opencode"], f"true {number}")
+        wait_until(lambda: count(world, "tool.execute.after") >= 4, "the calls are recorded")
+        found = seen(world)
+        natives = ("tool.execute.before", "tool.execute.after")
+        for session in {session for session, native in found if native in natives}:
+            assert {native: found[session, native] for native in natives} == dict.fromkeys(natives, 1), found

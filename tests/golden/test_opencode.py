@@ -206,7 +206,7 @@ def test_the_plugin_is_filled_in() -> None:
     text = opencode.plugin_text(
         "/py", "/home/o'b/a.answers", ["tool.execute.before", "session.idle", "todo.updated"], fail_closed=True
     )
-    setup = json.loads(text.partition("const SETUP = ")[2].partition("\n\nconst")[0])
+    setup, _ = json.JSONDecoder().raw_decode(text.partition("const SETUP = ")[2])
     assert setup["events"] == {"tool.execute.before": "closed", "session.idle": "wait", "todo.updated": "send"}
     assert setup["command"][0] == "/py"
     assert setup["command"][-1].endswith("/bus/launcher.py")

@@ -42,7 +42,14 @@ class OpenCode:
     """
 
     def __init__(
-        self, world: Fleet, gateway: Gateway | None, folder: Path, namespace: str = NAMESPACE, *, direct: bool = True
+        self,
+        world: Fleet,
+        gateway: Gateway | None,
+        folder: Path,
+        namespace: str = NAMESPACE,
+        *,
+        direct: bool = True,
+        later: Sequence[str] = (),
     ) -> None:
         places = directories({"FLEETHOOK_HOME": str(folder / "home")})
         settings = Settings(namespace=namespace, host=HOST, budget=BUDGET)
@@ -64,7 +71,7 @@ class OpenCode:
         python.chmod(0o755)
         self.plugin = folder / "fleethook.js"
         events = [native for native in opencode.CAPABILITIES if native not in opencode.QUIET]
-        self.plugin.write_text(opencode.plugin_text(str(python), places.answer_file("opencode"), events))
+        self.plugin.write_text(opencode.plugin_text(str(python), places.answer_file("opencode"), events, later=later))
 
     def play(self, *steps: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
         script = json.dumps({"plugin": str(self.plugin), "directory": "/srv", "steps": steps})
@@ -152,6 +159,26 @@ def test_a_slow_hook_runs_once_and_its_answer_counts(world: Fleet, tmp_path: Pat
         world.publish_hooks(HOOKS)
     assert "too late for this" in results[0]["threw"]
     assert runs.read_text().split() == ["run"]
+
+
+def test_the_plugin_goes_on_where_no_hook_answers_until_one_does(world: Fleet, tmp_path: Path) -> None:
+    """It reads its own file again: `worker host` changes it when a hook that answers comes into force."""
+    hook = "on: 'tool:post_execute', rule: {command: [ls], decision: deny, reason: not so}"
+    world.publish_hooks(f"version: 1\nhooks:\n  - {{id: judge, {hook}}}\n")
+    agent = OpenCode(world, None, tmp_path, later=["tool.execute.after"])
+    code = (
+        "import sys, pathlib; from bus.installs.opencode import PluginFile; path = pathlib.Path(sys.argv[1]);"
+        "path.write_bytes(PluginFile().waiting(path, path.read_bytes(), ['tool.execute.after']))"
+    )
+    waits = {"hook": "run", "input": [sys.executable, "-c", code, str(agent.plugin)]}
+    try:
+        told, _, judged = [result["output"] for result in agent.play(after("l1"), waits, after("l2"))]
+    finally:
+        world.publish_hooks(HOOKS)
+    assert told["output"] == "a b\n"
+    assert "not so" in judged["output"]
+    assert agent.commands() == []
+    assert_recorded(world, "l", 2)
 
 
 def test_a_connection_that_is_cut_is_made_again(world: Fleet, tmp_path: Path) -> None:

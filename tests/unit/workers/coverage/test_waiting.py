@@ -166,4 +166,19 @@ def test_an_event_is_announced_only_before_one_that_the_agent_waits_for() -> Non
     assert announced("claude", ["PreToolUse", "PostToolUse", "PostToolBatch"], ABLE) == {"PostToolUse"}
     assert announced("claude", ["PreToolUse", "PostToolUse"], ABLE) == frozenset()
     assert announced("claude", events_for("claude"), ["Stop", "SessionEnd", "PostToolBatch"]) == frozenset()
-    assert [name for name in NAMES if find(name).later] == ["claude"]
+    assert [name for name in NAMES if find(name).later] == ["claude", "opencode"]
+
+
+def test_the_plugin_of_opencode_waits_once_a_hook_answers(where: InstallScope, places: Directories) -> None:
+    events = events_for("opencode")
+    later = announced("opencode", events, tuple(find("opencode").later))
+    assert later == {"tool.execute.after"}
+    setup = Setup("/usr/bin/python3", "/data/agents/opencode", events, later=later)
+    apply(plan_install("opencode", "user", where, setup), places.state)
+    path = where.home / ".config/opencode/plugins/fleethook.js"
+    assert not unanswered([hooks("{id: sees, on: tool:pre_execute, rule: {command: [ls], decision: deny}}")], places.state)
+    before = path.read_text()
+    (one,) = wait_where_needed([hooks("{id: redacts, on: 'tool:post_execute', rule: {redact: true}}")], places)
+    assert (one.agent, one.path) == ("opencode", path)
+    assert path.read_text() == before.replace('"tool.execute.after": "later"', '"tool.execute.after": "wait"')
+    assert not [call for call in find("opencode").form.calls(path, path.read_bytes()) if call.later]
