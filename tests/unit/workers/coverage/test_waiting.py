@@ -176,7 +176,9 @@ def test_the_plugin_of_opencode_waits_once_a_hook_answers(where: InstallScope, p
     setup = Setup("/usr/bin/python3", "/data/agents/opencode", events, later=later)
     apply(plan_install("opencode", "user", where, setup), places.state)
     path = where.home / ".config/opencode/plugins/fleethook.js"
-    assert not unanswered([hooks("{id: sees, on: tool:pre_execute, rule: {command: [ls], decision: deny}}")], places.state)
+    assert not unanswered(
+        [hooks("{id: sees, on: tool:pre_execute, rule: {command: [ls], decision: deny}}")], places.state
+    )
     before = path.read_text()
     (one,) = wait_where_needed([hooks("{id: redacts, on: 'tool:post_execute', rule: {redact: true}}")], places)
     assert (one.agent, one.path) == ("opencode", path)
