@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -91,7 +92,12 @@ def script(path: Path, first: str, mode: int = 0o755) -> None:
         ("[ -f x ] || exit 2", ""),
     ],
 )
-def test_programs_that_are_not_there(tmp_path: Path, command: str, says: str) -> None:
+def test_programs_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, says: str) -> None:
+    machine = tmp_path / "machine"
+    machine.mkdir()
+    for program in ("docker", "ssh", "npx", "uv"):  # not every machine has them
+        script(machine / program, "#!/bin/sh")
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{machine}")
     script(tmp_path / "good.sh", "#!/bin/sh")
     script(tmp_path / "plain.sh", "#!/bin/sh", 0o644)
     script(tmp_path / "env.sh", "#!/usr/bin/env no-such-interpreter")
