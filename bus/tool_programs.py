@@ -231,6 +231,8 @@ _PLACE_ARGUMENTS: Final = frozenset(
     ["container", "container_id", "container_name", "pod", "pod_name", "host", "hostname", "vmid", "vm_id"]
 )
 """Arguments that say where a command runs. Such a command is a whole shell line, and not a subcommand of the program."""
+_LINES: Final = frozenset(["command", "cmd", "commands", "command_line", "shell_command", "bash_command", "cli_command"])
+"""Arguments that are a whole shell line."""
 _SHELLS: Final = frozenset(["exec", "ssh", "shell", "bash", "terminal"])
 _DESCRIBING_WORDS: Final[Mapping[str, frozenset[str]]] = {
     "systemctl": frozenset(["service", "services", "unit", "units"]),
@@ -254,7 +256,7 @@ def program_command(native: str, arguments: Mapping[str, Any]) -> str:
     named = next((word for word in ("compose", *words) if word in words and word in _PROGRAMS), "")
     if not named:
         named = next((word for word in server if word in _SERVER_NAMES), "")
-        runs = "command" in arguments or "cmd" in arguments
+        runs = not _LINES.isdisjoint(arguments)
         if not named or (runs and (not _PLACE_ARGUMENTS.isdisjoint(arguments) or not _SHELLS.isdisjoint(words))):
             return ""
     elif not _SHELLS.isdisjoint(words) and not _PLACE_ARGUMENTS.isdisjoint(arguments):

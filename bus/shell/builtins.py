@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from bus.lazy.regex import lazy_regex
 from bus.shell.inner import Arg, names, read_options
-from bus.shell.words import UNKNOWN, UNSET, Output, WordScope, read_text, read_word
+from bus.shell.words import MAYBE_EMPTY, UNKNOWN, UNSET, Output, WordScope, read_text, read_word
 
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
     from tree_sitter import Node
@@ -82,11 +82,15 @@ def enter(now: str, target: str) -> str:
     return target if now == "." or target.startswith(("/", "~", UNKNOWN, UNSET)) else f"{now}/{target}"
 
 
+_ANYWHERE: Final = UNKNOWN + MAYBE_EMPTY
+"""A directory that was entered before this line: it may be the root or the home directory too."""
+
+
 class DirectoryStack:
     """The directories that `cd -` and `popd` go back to."""
 
     def __init__(self) -> None:
-        self.previous = UNKNOWN
+        self.previous = _ANYWHERE
         self.stack: list[str] = []
 
     def change(self, program: str, words: Sequence[str], now: str) -> str | None:
@@ -94,14 +98,14 @@ class DirectoryStack:
         target = next((word for word in words if word == "-" or not word.startswith("-")), "")
         back: str | None = None
         if program == "popd":
-            back = self.stack.pop() if self.stack else UNKNOWN
+            back = self.stack.pop() if self.stack else _ANYWHERE
         elif program == "pushd" and not target:
-            back = self.stack.pop() if self.stack else UNKNOWN
+            back = self.stack.pop() if self.stack else _ANYWHERE
             self.stack.append(now)
         elif target == "-":
             back = self.previous
         elif target.startswith("+"):
-            back = UNKNOWN
+            back = _ANYWHERE
         elif program == "pushd":
             self.stack.append(now)
         self.previous = now

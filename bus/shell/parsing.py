@@ -197,18 +197,23 @@ def unread_regions(root: Node) -> list[tuple[int, int]] | None:
 _QUOTES: Final = str.maketrans("", "", "'\"\\")
 _SEPARATORS: Final = str.maketrans(dict.fromkeys("'\"\\;&|()<>{}[]`$,=!@", " "))
 _LINE_JOIN: Final = lazy_regex(r"\\\r?\n")
+_ONE_LETTER: Final = lazy_regex(r"(?:^|[\n;|&]|\b(?:do|then|else|sudo)\s)\s*([A-Za-z])\s")
+"""A name of one letter (`k`, for kubectl) where a command starts; elsewhere it may be a variable of another language."""
 _LONGEST: Final = 64
 
 
 def raw_names(text: str) -> frozenset[str]:
     """Every word of `text` that may name a program, lower-cased and without its directory; quoted or not.
 
-    `r''m` and `\\rm` are read as a shell would read them, and `"a;rm"` gives `a` and `rm`. Takes time linear in the text.
+    `r''m` and `\\rm` are read as a shell would read them, and `"cd;rm"` gives `cd` and `rm`. A name of one letter counts only
+    where a command starts. Takes time linear in the text.
     """
     text = _LINE_JOIN.sub("", text)
     words = {*text.translate(_SEPARATORS).split(), *_unquoted_words(text)}
     names = (word.rstrip("/").rpartition("/")[2].lower().removesuffix(".exe") for word in words)
-    return frozenset(name for name in names if name and len(name) <= _LONGEST)
+    return frozenset(name for name in names if 1 < len(name) <= _LONGEST) | {
+        name.lower() for name in _ONE_LETTER.findall(text)
+    }
 
 
 def without_quotes(text: str) -> str:

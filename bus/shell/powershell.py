@@ -15,11 +15,13 @@ from bus.lazy.regex import lazy_regex
 from bus.shell.inner import Arg, Inner, names
 from bus.shell.programs.dotnet_calls import (
     added_in,
+    adds_deletes,
     contents_in,
     deletes_unknown_paths,
     dotnet_calls,
     places_in_script,
     plain_powershell,
+    with_drives,
 )
 from bus.shell.words import UNKNOWN, UNSET
 
@@ -139,6 +141,7 @@ def powershell_calls(text: str) -> Iterator[Inner]:
 def _calls(text: str) -> Iterator[Inner]:
     variables: dict[str, str] = {}
     text = _JOINED.sub(lambda match: f'"{match[1]}\\{match[2]}"', plain_powershell(text))
+    text = with_drives(text)
     for match in islice(_ASSIGNED.finditer(text), _MOST):
         variables[match[1].lower()] = _filled(match[2] or match[3] or match[4] or "", variables)
     for match in islice(_ARRAY.finditer(text), _MOST):
@@ -166,7 +169,8 @@ def _calls(text: str) -> Iterator[Inner]:
         yield _argv([*(("curl", "-o") if fetched else form), to_posix(_filled(path, variables))])
     yield from dotnet_calls(text, lambda given: to_posix(_filled(given, variables)))
     pipe, braces, opened = _Pipe(), 0, 0
-    directory, unsaid = "", False
+    directory = ""
+    unsaid = adds_deletes(text)
     for words, ends in _statements(text, variables):
         called = words[1:] if words[:1] and words[0] in ("&", ".", "call", "@call") else words
         called = (

@@ -100,7 +100,9 @@ class Reader(Shell):
             self._rough(self.scope.text(node))
         elif kind == "list":
             return self._list(node.named_children, stdin)
-        return together([self.visit(child, stdin).text for child in node.named_children])
+        texts = [(child.type, self.visit(child, stdin).text) for child in node.named_children]
+        is_loop = kind in ("for_statement", "while_statement")
+        return together([text for type_, text in texts if type_ == "do_group" or not is_loop])
 
     def _list(self, children: list[Node], stdin: Output) -> str | None:
         """Read `a && b || c`. The later commands may not run, so a variable that they set may also keep its old value."""
@@ -113,18 +115,21 @@ class Reader(Shell):
         return together(texts)
 
     def _branches(self, node: Node, stdin: Output) -> str | None:
-        """Read every branch. Afterwards a variable may have the value of any of them."""
+        """Read every branch. Afterwards a variable may have the value of any of them. The output is that of all branches."""
         before = dict(self.scope.variables)
         found: dict[str, tuple[str, ...]] = {}
+        texts = []
+        conditions = {child.id for child in node.children_by_field_name("condition")}
         for child in node.named_children:
-            self.visit(child, stdin)
+            text = self.visit(child, stdin).text
+            texts += [text] if child.id not in conditions else []
             for name, values in self.scope.variables.items():
                 if values != before.get(name):
                     found[name] = tuple(self.found.budget.cut(tuple(dict.fromkeys((*found.get(name, ()), *values)))))
         for name, values in found.items():
             both = tuple(dict.fromkeys((*before.get(name, ()), *values)))
             self.scope.variables[name] = tuple(self.found.budget.cut(both))
-        return None
+        return together(texts) if node.type == "if_statement" else None
 
     def _subshell(self, node: Node, stdin: Output) -> str | None:
         """Read what runs in a process of its own: its variables and its directory end with it."""

@@ -142,3 +142,22 @@ def deletes_unknown_paths(call: Inner) -> bool:
     if words[:2] != ["rm", "-r"]:
         return False
     return all(word.startswith((UNKNOWN, UNSET)) for word in words[2:] if word[:1] != "-")
+
+
+_DRIVES: Final = lazy_regex(r"\b(?:Get-PSDrive|gdr|Get-Volume|Get-Partition|Win32_LogicalDisk)\b", re.IGNORECASE)
+_ROOT_OF: Final = r"\$\w+\.(?:Root|DriveLetter|DeviceID)\b"
+_DRIVE_ROOT: Final = lazy_regex(rf"""(?:\$\(\s*{_ROOT_OF}\s*\)|{_ROOT_OF}):?\\?""", re.IGNORECASE)
+_ADDS_CODE: Final = lazy_regex(r"\bAdd-Type\b", re.IGNORECASE)
+_CODE_DELETES: Final = lazy_regex(
+    r"\b(?:Directory|File|FileSystem)\.Delete(?:File|Directory)?\(|Info\([^()\n]*\)\.Delete\("
+)
+
+
+def with_drives(text: str) -> str:
+    """The text with a drive in place of `$_.Root`, where it lists drives."""
+    return _DRIVE_ROOT.sub(r"C:\\", text) if _DRIVES.search(text) else text
+
+
+def adds_deletes(text: str) -> bool:
+    """Whether it compiles C# that deletes. Such a delete counts for the paths that the script names."""
+    return _ADDS_CODE.search(text) is not None and _CODE_DELETES.search(text) is not None
