@@ -231,7 +231,9 @@ _PLACE_ARGUMENTS: Final = frozenset(
     ["container", "container_id", "container_name", "pod", "pod_name", "host", "hostname", "vmid", "vm_id"]
 )
 """Arguments that say where a command runs. Such a command is a whole shell line, and not a subcommand of the program."""
-_LINES: Final = frozenset(["command", "cmd", "commands", "command_line", "shell_command", "bash_command", "cli_command"])
+_LINES: Final = frozenset(
+    ["command", "cmd", "commands", "command_line", "shell_command", "bash_command", "cli_command"]
+)
 """Arguments that are a whole shell line."""
 _SHELLS: Final = frozenset(["exec", "ssh", "shell", "bash", "terminal"])
 _DESCRIBING_WORDS: Final[Mapping[str, frozenset[str]]] = {
