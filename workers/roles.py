@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import logging
 import math
 import time
@@ -21,6 +22,7 @@ from bus.wire.connections import Connections, import_redis
 from bus.wire.embedded_server import bus_url
 from bus.wire.keys import Keys
 from bus.wire.streams import Backoff
+from workers.gateway.door import DoorKeeper, may_wait
 from workers.runtime.child_processes import Pauses
 from workers.runtime.consumer_loop import cancel_tasks
 from workers.runtime.lifeline import stop_event
@@ -172,15 +174,24 @@ async def _be_host(role: _Role) -> None:
 
 
 async def _be_gateway(role: _Role) -> None:
-    from workers.gateway.server import Gateway
-
     process, keys, connections, watcher, stop, report_ready = role
-    settings, rq = process.settings, Connections(process.rq_url, connect=1.0)
-    gateway = Gateway(process.url, rq, keys, connections, watcher, settings, directories())
+    settings, door = process.settings, None
+    if process.kind != "gateway" and may_wait(settings):
+        keeper = DoorKeeper(connections, keys, watcher, settings, directories())
+        with contextlib.suppress(OSError):  # another program has the port: the gateway says so, and waits for it
+            if not await _prepare_with_retries(keeper.prepare, stop, "gateway"):
+                return
+            if (door := await keeper.run(stop, report_ready)) is None:
+                return
+    server = await asyncio.to_thread(importlib.import_module, "workers.gateway.server")
+    rq = Connections(process.rq_url, connect=1.0)
+    gateway = server.Gateway(process.url, rq, keys, connections, watcher, settings, directories(), door)
     try:
         if await _prepare_with_retries(gateway.prepare, stop, "gateway"):
             await gateway.run(stop, report_ready)
     finally:
+        if door is not None:
+            door.close()
         await rq.close()
 
 

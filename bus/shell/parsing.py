@@ -199,6 +199,8 @@ _SEPARATORS: Final = str.maketrans(dict.fromkeys("'\"\\;&|()<>{}[]`$,=!@", " "))
 _LINE_JOIN: Final = lazy_regex(r"\\\r?\n")
 _ONE_LETTER: Final = lazy_regex(r"(?:^|[\n;|&]|\b(?:do|then|else|sudo)\s)\s*([A-Za-z])\s")
 """A name of one letter (`k`, for kubectl) where a command starts; elsewhere it may be a variable of another language."""
+_MOST_LETTERS: Final = 65_536
+"""In a longer text any letter counts as a name."""
 _LONGEST: Final = 64
 
 
@@ -211,9 +213,11 @@ def raw_names(text: str) -> frozenset[str]:
     text = _LINE_JOIN.sub("", text)
     words = {*text.translate(_SEPARATORS).split(), *_unquoted_words(text)}
     names = (word.rstrip("/").rpartition("/")[2].lower().removesuffix(".exe") for word in words)
-    return frozenset(name for name in names if 1 < len(name) <= _LONGEST) | {
-        name.lower() for name in _ONE_LETTER.findall(text)
-    }
+    found = frozenset(name for name in names if name and len(name) <= _LONGEST)
+    if len(text) > _MOST_LETTERS or not any(len(name) == 1 for name in found):
+        return found
+    starts = {name.lower() for name in _ONE_LETTER.findall(text)}
+    return frozenset(name for name in found if len(name) > 1 or name in starts)
 
 
 def without_quotes(text: str) -> str:

@@ -7,7 +7,6 @@ rebinding), refuses requests that a page of another origin caused, and sends no 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -19,6 +18,7 @@ from bus.errors import FleethookError
 from workers.gateway.limits import LATE
 from workers.gateway.pages.sign_ins import Credentials, Rights, SignIns
 from workers.gateway.problems import BUS_AWAY, Problem
+from workers.gateway.sockets import bracketed
 from workers.gateway.tokens import Scope, TokenBook
 
 LOCAL: Final = "fleethook.local"
@@ -124,21 +124,6 @@ async def until_refused(scope: Mapping[str, Any]) -> Problem:
         await asyncio.Event().wait()
     problem: Problem = await scope[REFUSED]()
     return problem
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address that a gateway listens on."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def bracketed(host: str) -> str:
-    """A host in the form of URLs and of the `Host` header: IPv6 addresses in brackets."""
-    return f"[{host}]" if ":" in host else host
 
 
 def _check_host(request: HTTPConnection, names: Collection[str]) -> None:

@@ -11,7 +11,6 @@ import socket
 import time
 from collections.abc import Callable, Generator, Sequence
 from email.utils import formatdate
-from pathlib import Path
 from typing import Final
 
 import uvicorn
@@ -32,7 +31,7 @@ from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from workers.fleet_control.enforcement import Enforcement
 from workers.gateway import registration
-from workers.gateway.access import LOCAL, Access, bracketed, is_loopback
+from workers.gateway.access import LOCAL, Access
 from workers.gateway.app import api_paths, application
 from workers.gateway.approvals.link_pages import link_pages
 from workers.gateway.approvals.question_paths import approval_paths
@@ -41,6 +40,7 @@ from workers.gateway.asyncapi import AsyncApi
 from workers.gateway.calls.entries import Entries
 from workers.gateway.calls.hooks import Hooks
 from workers.gateway.calls.programs import Programs
+from workers.gateway.door import Door
 from workers.gateway.gobby.listeners import MOST_MESSAGE, GobbyListeners
 from workers.gateway.gobby.websocket import gobby_socket
 from workers.gateway.health import Health
@@ -64,6 +64,7 @@ from workers.gateway.records.operations import Operations
 from workers.gateway.records.record_lists import RecordLists
 from workers.gateway.records.replays import Replays
 from workers.gateway.records.stop_paths import stop_paths
+from workers.gateway.sockets import BACKLOG, is_loopback, socket_address, tcp_socket, tcp_url, unix_socket
 from workers.gateway.tokens import TokenBook
 from workers.runtime.consumer_loop import cancel_tasks
 from workers.runtime.counters import Counters
@@ -74,7 +75,6 @@ log = logging.getLogger("fleethook.gateway")
 _PORT_SECONDS: Final = 1.0
 _GOODBYE_SECONDS: Final = 0.5
 """How long WebSockets may take to close themselves at the gateway's end."""
-_BACKLOG: Final = 2048
 _MOST_MESSAGE: Final = 64 * 1024
 """The most bytes of a message that a client of the live feed sends."""
 
@@ -91,10 +91,13 @@ class Gateway:
         watcher: Watcher,
         settings: Settings,
         places: Directories,
+        door: Door | None = None,
     ) -> None:
+        """`door`: the sockets that have listened so far; None: it opens its own."""
         self._connections, self._keys, self._settings = connections, keys, settings
         self.socket, self._file = places.gateway_socket, places.gateway_file
-        self.name = consumer_name("gateway")
+        self._door = door
+        self.name = consumer_name("gateway") if door is None else door.name
         self._tokens = TokenBook(connections, keys)
         self._transport = transport = Transport(
             connections, keys, program_spool(places, url, keys.prefix), drains=False
@@ -155,7 +158,7 @@ class Gateway:
         self._servers: list[_Server] = []
         self._addresses: list[str] = []
         self._lock_file = places.gateway_lock
-        self._lock: Held | None = None
+        self._lock: Held | None = None if door is None else door.lock
 
     async def prepare(self) -> None:
         """Take this machine's lock, then check that the bus can be reached, and that there is a token if others can call.
@@ -178,6 +181,9 @@ class Gateway:
         Call `prepare` first.
         """
         beating: asyncio.Task[None] | None = None
+        if self._door is not None:  # somebody calls already
+            with contextlib.suppress(FleethookError):
+                await self._stops.follow()
         counting, following = (
             asyncio.create_task(one) for one in (self._counters.send_always(), self._stops.keep_fresh())
         )
@@ -218,7 +224,8 @@ class Gateway:
         await registration.beat(self._connections, self._keys, self.name, lambda: " ".join(self._addresses))
 
     async def _serve_socket(self, listening: asyncio.Event) -> None:
-        await self._serve(_local(self._app), _unix_socket(self.socket), f"unix:{self.socket}", listening, shared=False)
+        sock = unix_socket(self.socket) if self._door is None else self._door.unix
+        await self._serve(_local(self._app), sock, socket_address(self.socket), listening, shared=False)
 
     async def _serve_port(self, stop: asyncio.Event, listening: asyncio.Event) -> None:
         """Serve the TCP port. If another program has it, log that and try again until it is free."""
@@ -227,10 +234,11 @@ class Gateway:
             listening.set()
             await stop.wait()
             return
-        url = f"http://{bracketed(host)}:{port}"
+        url = tcp_url(host, port)
         while not stop.is_set():
             try:
-                sock = _tcp_socket(host, port)
+                given = self._door and self._door.tcp
+                sock = given or tcp_socket(host, port)
             except OSError as error:
                 if error.errno != errno.EADDRINUSE:
                     raise ConfigError(f"the gateway cannot listen on {url}: {error.strerror or error}") from error
@@ -337,7 +345,7 @@ def server_config(app: ASGIApp, admission: Admission, *, most_message: int = _MO
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        backlog=_BACKLOG,
+        backlog=BACKLOG,
         timeout_keep_alive=math.ceil(admission.limits.idle_seconds),
         timeout_graceful_shutdown=int(DRAIN_SECONDS),
     )
@@ -351,30 +359,6 @@ def _local(app: ASGIApp) -> ASGIApp:
         await app(scope, receive, send)
 
     return marked
-
-
-def _unix_socket(path: Path) -> socket.socket:
-    """A socket that only this user can open. It replaces an older one: the lock proves that no other gateway has it."""
-    path.unlink(missing_ok=True)
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    sock.bind(str(path))
-    path.chmod(0o600)  # until now its folder, which only this user can open, protects it
-    sock.setblocking(False)
-    return sock
-
-
-def _tcp_socket(host: str, port: int) -> socket.socket:
-    """A socket that is bound to the address; raises OSError."""
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    sock = socket.socket(family, kind, protocol)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(address)
-        sock.setblocking(False)
-    except OSError:
-        sock.close()
-        raise
-    return sock
 
 
 async def _all_set(events: Sequence[asyncio.Event]) -> None:

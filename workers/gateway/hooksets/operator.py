@@ -7,8 +7,8 @@ from bus.errors import Unreachable
 from bus.system.directories import Directories
 from bus.wire.connections import Connections
 from bus.wire.embedded_server import bus_url
-from workers.gateway.access import is_loopback
 from workers.gateway.problems import Problem
+from workers.gateway.sockets import is_loopback
 
 
 class Operator:
