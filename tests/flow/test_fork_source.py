@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -61,9 +63,15 @@ def pid_of(places: Directories, kind: str, number: int = 1) -> int:
 
 def end_second(places: Directories) -> None:
     """End the second evaluator, should it run, as it ends by itself after a while without requests."""
-    if pid := pid_of(places, "evaluator", 2):
-        os.kill(pid, signal.SIGTERM)
-    wait_until(lambda: pid_of(places, "evaluator", 2) == 0, "it has ended")
+
+    def has_ended() -> bool:
+        pid = pid_of(places, "evaluator", 2)
+        if pid:  # one that has only just started ends too, and counts as killed: it is started again
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        return pid == 0
+
+    wait_until(has_ended, "it has ended")
 
 
 def decision(environment: dict[str, str], command: str) -> str:
@@ -231,3 +239,41 @@ def test_a_carrier_starts_when_there_is_work_and_again_after_a_kill(
 
 def log(places: Directories) -> str:
     return (places.log_dir / "fleethook.log").read_text("utf-8")
+
+
+def get(places: Directories, path: str) -> int:
+    """The status of a call of the gateway through its unix socket."""
+    with socket.socket(socket.AF_UNIX) as caller:
+        caller.settimeout(PATIENCE)
+        caller.connect(str(places.gateway_socket))
+        caller.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        return int(caller.makefile("rb").readline().split()[1])
+
+
+@pytest.mark.req("X-14")
+def test_the_gateway_is_imported_for_its_first_caller(
+    up: subprocess.Popen[bytes], places: Directories, environment: dict[str, str]
+) -> None:
+    """It takes over the sockets, the lock and the heartbeat, and gives them back when the process ends."""
+    pid = pid_of(places, "dispatcher")
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: pid_of(places, "dispatcher") not in (0, pid), "another dispatcher runs")
+    wait_until(lambda: places.gateway_file.exists() and gateways(environment) == 1, "its gateway listens")
+    pid = pid_of(places, "dispatcher")
+    library = "/httptools/"  # only the gateway uses it
+    assert library not in Path(f"/proc/{pid}/maps").read_text()
+    assert [get(places, path) for path in ("/readyz", "/livez")] == [200, 200]
+    assert library in Path(f"/proc/{pid}/maps").read_text()
+    assert gateways(environment) == 1
+    os.kill(pid, signal.SIGTERM)
+    wait_until(lambda: pid_of(places, "dispatcher") not in (0, pid), "another dispatcher runs")
+    wait_until(lambda: places.gateway_file.exists() and get(places, "/readyz") == 200, "its gateway answers")
+    assert up.poll() is None
+
+
+def gateways(environment: dict[str, str]) -> int:
+    """How many gateways are alive by `status`."""
+    command = [*FLEETHOOK, "status", "--json"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    roles = json.loads(done.stdout).get("roles", [])
+    return sum(role["alive"] for role in roles if role["role"] == "gateway")
