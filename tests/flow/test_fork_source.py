@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -63,15 +62,16 @@ def pid_of(places: Directories, kind: str, number: int = 1) -> int:
 
 def end_second(places: Directories) -> None:
     """End the second evaluator, should it run, as it ends by itself after a while without requests."""
+    if pid := pid_of(places, "evaluator", 2):
+        wait_until(lambda: catches_term(pid), "it has started")
+        os.kill(pid, signal.SIGTERM)
+    wait_until(lambda: pid_of(places, "evaluator", 2) == 0, "it has ended")
 
-    def has_ended() -> bool:
-        pid = pid_of(places, "evaluator", 2)
-        if pid:  # one that has only just started ends too, and counts as killed: it is started again
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
-        return pid == 0
 
-    wait_until(has_ended, "it has ended")
+def catches_term(pid: int) -> bool:
+    """Whether a process ends in order at SIGTERM; one that has only just started is killed by it."""
+    (caught,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt")]
+    return bool(int(caught.split()[1], 16) >> signal.SIGTERM - 1 & 1)
 
 
 def decision(environment: dict[str, str], command: str) -> str:
