@@ -204,9 +204,9 @@ def _agents(record: AgentRecord) -> str:
 `make bench-agents` (`A=claude` for one) runs the agent programs of `make test-agents` with a scripted model, and prints how
 much longer one tool call takes with Fleethook's hooks than without. A call's time is from the moment at which the model has
 asked for the command to the moment at which the agent comes back with its result, so the model's own time is not in it.
-Sessions without hooks, with the default events and with all events take turns, one of each in a round; a figure is the median of
-the differences within the rounds. The
-bars are for a machine with nothing else to do: on another one, give the bench priority (`chrt -f 5 make bench-agents`).
+Sessions without hooks, with the default events and with all events take turns, one of each in a round; a figure is the median
+of the differences within the rounds. The bars are for a machine with nothing else to do: on another one, give the bench
+priority (`chrt -f 5 make bench-agents`).
 
 An agent that waits for a hook is delayed by more than the hook's own 2 ms: it starts the process, often in a shell of its own,
 and reads the answer when its event loop comes to it. So count the processes that it waits for. OpenCode's plugin starts no
