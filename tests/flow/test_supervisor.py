@@ -33,15 +33,15 @@ assert die_with_parent(grace=0.2) and "FLEETHOOK_LIFELINE" not in os.environ
 def say(text):  # in one write: the fork has the same pipe
     os.write(1, text.encode() + b"\\n")
 url = urlsplit(os.environ["FLEETHOOK_REDIS_URL"])
-server = socket.socket(socket.AF_UNIX)  # a client of the program's own would be imported longer than all of this runs
-server.connect(url.path)
-answers = server.makefile("rb")
-def ping():
-    server.sendall(b"PING\\r\\n")
-    return answers.readline() == b"+PONG\\r\\n"
-if url.username:
-    server.sendall(f"AUTH {url.username} {url.password}\\r\\n".encode())
-    assert answers.readline() == b"+OK\\r\\n"
+def ping():  # it connects only now, since the server may be away when it starts
+    with socket.socket(socket.AF_UNIX) as server:  # a client of the program's own would be imported for too long
+        server.connect(url.path)
+        answers = server.makefile("rb")
+        if url.username:
+            server.sendall(f"AUTH {url.username} {url.password}\\r\\n".encode())
+            assert answers.readline() == b"+OK\\r\\n"
+        server.sendall(b"PING\\r\\n")
+        return answers.readline() == b"+PONG\\r\\n"
 def stop(number, frame):
     say(f"{name} drained, the server answers {ping()}")
     sys.exit(0)
