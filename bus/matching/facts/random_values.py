@@ -26,7 +26,7 @@ LEAST_LENGTH: Final = 14
 _LEAST_OF_LETTERS: Final = 10
 """The least length of a random value without a digit."""
 _LEAST_OF_ONE_CASE: Final = 16
-"""The least length of a random value of letters and digits of which nearly all have one case."""
+"""A random value whose letters nearly all have one case is at least this long."""
 _NAME_IN_CAPITALS: Final = lazy_regex(r"[A-Z]?[a-z]+(?:[A-Z][a-z]{2,})+(?:[A-Z]?\d{1,2})?")
 """`fetchAccessTokenV2`."""
 _SHORT: Final = 15
