@@ -69,6 +69,7 @@ class HostWorker:
         *,
         slots: int = 8,
         drain: float = DRAIN_SECONDS,
+        plugins_at_once: bool = True,
     ) -> None:
         self.name, self._host = consumer_name("host"), host_name()
         self._keys, self._watcher, self._connections = keys, watcher, connections
@@ -84,7 +85,7 @@ class HostWorker:
         )
         self._clients = ClientPool()
         self._notices, self._recall = FileNotices(connections, keys), Recall(connections, keys)
-        self._plugins = PluginsWhenEnabled(connections, keys, watcher, self.name)
+        self._plugins = PluginsWhenEnabled(connections, keys, watcher, self.name, at_once=plugins_at_once)
         self._flows = Workflows(connections, keys, watcher, self.name, self._clients, self._plugins)
         keep = LateContexts(connections, keys).keep
         self._runners = Runners(watcher, self._clients, keep, self._plugins.run, self._flows.run)

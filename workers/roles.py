@@ -163,7 +163,10 @@ async def _be_host(role: _Role) -> None:
     from workers.host import HostWorker
 
     process, keys, connections, watcher, stop, report_ready = role
-    host = HostWorker(process.url, keys, watcher, connections, slots=process.settings.slots)
+    # Where all evaluators are on this machine, they run its plugins; ours would be a second instance that nothing calls.
+    host = HostWorker(
+        process.url, keys, watcher, connections, slots=process.settings.slots, plugins_at_once=not on_demand()
+    )
     if await _prepare_with_retries(host.prepare, stop, "host worker"):
         report_ready()
     waiting = asyncio.create_task(keep_waiting(watcher, directories()))

@@ -178,7 +178,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     public_url: Annotated[
         str,
         text(
-            "The address by which people reach a gateway, for links in webhooks that answer held calls; empty: no links.",
+            "The address by which people reach a gateway, for links in webhooks to events and held calls; empty: no links.",
             "https://fleethook.example",
             "http",
             "https",

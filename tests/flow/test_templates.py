@@ -15,7 +15,7 @@ import pytest
 
 from tests.cli_kit import fleethook_in
 from tests.support.beside import beside
-from tests.support.fleet import Agent, Fleet, fleet
+from tests.support.fleet import HOST, Agent, Fleet, fleet
 from tests.support.receivers import Receiver, receiving
 from tests.support.waiting import wait_until
 
@@ -23,6 +23,8 @@ pytestmark = [pytest.mark.flow, pytest.mark.timeout(300)]
 
 TEMPLATES = ("audit-log", "code-guardian", "desktop-notification", "git-auto-commit", "memory", "slack")
 SESSIONS = 6
+PUBLIC = "https://fleet.example"
+KEY = "ghp_" + "aB3dE6gH9j" * 3 + "kLmNoP"
 
 
 class Place(NamedTuple):
@@ -73,7 +75,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         for command in ("init -q -b main", "add .", "-c user.name=A -c user.email=a@b commit -qm first"):
             subprocess.run(["git", *command.split()], cwd=repository, check=True)
         file.write_text(file.read_text().replace("checks: [ruff]", "checks: [ruff, mypy]"))
-        world.start("evaluator", "dispatcher", "carrier", PATH=path)
+        world.start("evaluator", "dispatcher", "carrier", PATH=path, FLEETHOOK_PUBLIC_URL=PUBLIC)
         yield Place(world, world.agent(), repository, told, receiver)
 
 
@@ -135,6 +137,50 @@ def _written(log: Path) -> list[str]:
     """The names of the files that agents wrote, as the audit log has them; half a line is not there yet."""
     whole = [line for line in log.read_text().split("\n")[:-1] if line]
     return [Path(str(json.loads(line).get("input", {}).get("path", ""))).name for line in whole]
+
+
+@pytest.mark.req("G-22", "F-14")
+def test_slack_is_told_what_was_refused_by_which_rule_and_why(place: Place) -> None:
+    """Whatever the agent wrote: no secret, no mention and no link of its making; then a failed tool, and the session's end."""
+    path = f"{place.repository}/<!channel> <https://evil.example|safe> & {KEY}.py"
+    given = {"file_path": path, "content": "print(undefined_name)\n"}
+    place.hook("PreToolUse", session_id="told", tool_name="Write", tool_input=given)
+    error = f"<@U1> token {KEY} was refused"
+    place.hook("PostToolUseFailure", session_id="told", tool_name="Bash", tool_input={"command": "x"}, error=error)
+    place.hook("SessionEnd", session_id="told", reason="logout")
+
+    def told() -> dict[str, Any]:
+        bodies = [got.json for got in place.receiver.got if got.path == "/slack" and b"Session: told" in got.body]
+        return {body["blocks"][0]["text"]["text"]: body for body in bodies}
+
+    wanted = {"write denied", "bash failed", "A session ended"}
+    wait_until(lambda: set(told()) == wanted, "Slack is told of all three")
+    denied = told()["write denied"]
+    _, why, what, facts, actions, context = denied["blocks"]
+    assert "F821" in why["text"]["text"], "why, in the hook's words"
+    assert "&lt;!channel&gt; &lt;https://evil.example|safe&gt; &amp; " in what["text"]["text"]
+    assert [one["text"] for one in facts["fields"]] == [
+        "Session: told",
+        "Agent: claude",
+        "Tool: write",
+        f"Host: {HOST}",
+        f"Directory: {' '.join(str(place.repository).split())}",
+        "Decision: deny",
+        "Hook: code-guardian_check_before_write",
+    ]
+    (button,) = actions["elements"]
+    assert button["url"].startswith(f"{PUBLIC}/#/events/")
+    event = button["url"].rpartition("/")[2]
+    assert context["elements"][0]["text"].startswith(f"fleethook events show {event} ")
+    shown = json.loads(fleethook_in(place.world.environment, place.repository, "events", "show", event, "--json").out)
+    assert (shown["id"], shown["session"]) == (event, "told"), "the link and the command lead to the event"
+    assert "was refused" in told()["bash failed"]["blocks"][1]["text"]["text"]
+    for body in told().values():
+        raw = json.dumps(body)
+        assert KEY not in raw
+        assert not {"<", ">"} & set(raw), "Slack finds no mention or link in it"
+        assert (body["mrkdwn"], body["parse"], body["link_names"]) == (False, "none", False)
+        assert len(raw) < 10_000
 
 
 @pytest.mark.req("I-11", "I-05")

@@ -34,11 +34,11 @@ class LinkMaker:
     """Makes links below a gateway's public address; none if that is empty."""
 
     def __init__(self, connections: Connections, keys: Keys, public_url: str = "") -> None:
-        self._connections, self._keys, self._url = connections, keys, public_url.rstrip("/")
+        self._connections, self._keys, self.public_url = connections, keys, public_url.rstrip("/")
 
     async def links(self, event: Event, endpoint: Endpoint) -> AnswerLinks | None:
         """The links for a delivery, or None where it has none; raises Unreachable."""
-        if not self._url or event.type != EventType.APPROVAL_REQUESTED.value or not _is_named(endpoint):
+        if not self.public_url or event.type != EventType.APPROVAL_REQUESTED.value or not _is_named(endpoint):
             return None
         question, until = event.data.get("question"), event.data.get("until")
         if not isinstance(question, str) or not isinstance(until, int):
@@ -55,7 +55,7 @@ class LinkMaker:
         with self._connections.lease() as connection:
             (kept,) = await connection.exchange([("SET", link_key(self._keys, token), question, "PX", left)])
         checked(kept, "making a link")
-        page = f"{self._url}{PATH}{token}"
+        page = f"{self.public_url}{PATH}{token}"
         return AnswerLinks(f"{page}?answer=approve", f"{page}?answer=deny")
 
 

@@ -141,7 +141,7 @@ class Attempts:
         self._links = links
         self.workflows: FlowDeliveries | None = None
         """Set by a carrier, since workflows need its clients."""
-        self._events = EventCache(keys)
+        self._events = EventCache(keys, links.public_url)
 
     async def make(self, claimed: ClaimedDelivery, clients: ClientPool, before: Before) -> AttemptResult:
         """Make one attempt of a delivery.

@@ -17,6 +17,7 @@ from bus.wire.streams import StreamEntry
 from workers.delivery.answer_links import AnswerLinks
 from workers.delivery.deliveries import unpack_fields
 from workers.delivery.formats import topic_of
+from workers.delivery.formats.event_page import event_page
 from workers.delivery.results import Undeliverable
 from workers.delivery.webhook import render_body
 
@@ -27,10 +28,10 @@ _MOST_BYTES: Final = 32 * 1024 * 1024
 class DecodedEvent:
     """An event with its verdict, the hooks last seen in force for it, and the webhook bodies rendered so far."""
 
-    __slots__ = ("_bodies", "event", "hook_set", "hook_set_read_at", "size", "verdict")
+    __slots__ = ("_bodies", "_page", "event", "hook_set", "hook_set_read_at", "size", "verdict")
 
-    def __init__(self, event: Event, verdict: Verdict | None, size: int) -> None:
-        self.event, self.verdict, self.size = event, verdict, size
+    def __init__(self, event: Event, verdict: Verdict | None, size: int, page: str = "") -> None:
+        self.event, self.verdict, self.size, self._page = event, verdict, size, page
         self.hook_set: HookSet | None = None
         self.hook_set_read_at = 0.0
         self._bodies: dict[tuple[str, ...], bytes] = {}
@@ -38,19 +39,19 @@ class DecodedEvent:
     def webhook_body(self, endpoint: Endpoint, links: AnswerLinks | None = None) -> bytes:
         """The body that an endpoint gets; raises Undeliverable if it cannot be written."""
         if endpoint.routing_key or links is not None:  # this key may change at any time, and links are for one attempt
-            return render_body(self.event, self.verdict, endpoint, links)
+            return render_body(self.event, self.verdict, endpoint, links, self._page)
         form = (endpoint.dialect, endpoint.format, endpoint.payload, topic_of(endpoint))
         body = self._bodies.get(form)
         if body is None:
-            body = self._bodies[form] = render_body(self.event, self.verdict, endpoint)
+            body = self._bodies[form] = render_body(self.event, self.verdict, endpoint, None, self._page)
         return body
 
 
 class EventCache:
-    """The events that were decoded last, limited in number and in bytes."""
+    """The events that were decoded last, limited in number and in bytes; `public_url` is the address of their pages."""
 
-    def __init__(self, keys: Keys) -> None:
-        self._keys = keys
+    def __init__(self, keys: Keys, public_url: str = "") -> None:
+        self._keys, self._public_url = keys, public_url
         self._events: OrderedDict[str, DecodedEvent] = OrderedDict()
         self._bytes = 0
 
@@ -61,7 +62,7 @@ class EventCache:
         """
         known = self._events.get(event)
         if known is None:
-            known = _decode(body, stream, self._keys)
+            known = _decode(body, stream, self._keys, self._public_url)
             self._events[event] = known
             self._bytes += known.size
             while len(self._events) > _MOST_EVENTS or (self._bytes > _MOST_BYTES and len(self._events) > 1):
@@ -69,11 +70,11 @@ class EventCache:
         return known
 
 
-def _decode(body: bytes, stream: str, keys: Keys) -> DecodedEvent:
+def _decode(body: bytes, stream: str, keys: Keys, public_url: str) -> DecodedEvent:
     try:
         fields = unpack_fields(body)
         event = read_event(read_request(StreamEntry(stream, fields[b"entry"].decode(), fields), keys))
         verdict = decode_verdict(fields[b"verdict"]) if b"verdict" in fields else None
     except (DecodeError, KeyError, ValueError) as error:
         raise Undeliverable(f"its event cannot be read: {error}") from error
-    return DecodedEvent(event, verdict, len(body))
+    return DecodedEvent(event, verdict, len(body), event_page(public_url, event))

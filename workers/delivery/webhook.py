@@ -26,8 +26,12 @@ REPLAY_HEADER: Final = "fleethook-replay-of"
 """The header of a replay with the id of the event that it sends again. Its `webhook-id` is new; its body has the event's id."""
 
 
-def render_body(event: Event, verdict: Verdict | None, endpoint: Endpoint, links: AnswerLinks | None = None) -> bytes:
+def render_body(
+    event: Event, verdict: Verdict | None, endpoint: Endpoint, links: AnswerLinks | None = None, page: str = ""
+) -> bytes:
     """The body that an endpoint gets, redacted, in the form of its dialect or of its `format`.
+
+    `page` is the address of the event's page, for messages to people.
 
     Raises Undeliverable if it cannot be written or PagerDuty's key does not exist; MissingKey as `request_headers` does.
     """
@@ -36,7 +40,7 @@ def render_body(event: Event, verdict: Verdict | None, endpoint: Endpoint, links
         if dialect is not None:
             return _dialect_body(event, verdict, dialect)
         key = recent_secret(endpoint.routing_key) if endpoint.routing_key else ""
-        return render(event, verdict, endpoint, key, links)
+        return render(event, verdict, endpoint, key, links, page)
     except MissingKey:  # the delivery waits, because this machine may get the key
         raise
     except ConfigError as error:

@@ -30,13 +30,24 @@ START_SECONDS: Final = 5.0
 
 
 class PluginsWhenEnabled:
-    """The plugins of one worker, which has this name; `reads_published`: it shows them announced events too."""
+    """The plugins of one worker, which has this name.
+
+    `reads_published`: it shows them announced events too. `at_once`: it starts them as soon as they are enabled, else with
+    the first event that needs one.
+    """
 
     def __init__(
-        self, connections: Connections, keys: Keys, watcher: Watcher, worker: str, *, reads_published: bool = False
+        self,
+        connections: Connections,
+        keys: Keys,
+        watcher: Watcher,
+        worker: str,
+        *,
+        reads_published: bool = False,
+        at_once: bool = True,
     ) -> None:
         self._connections, self._keys, self._watcher, self._worker = connections, keys, watcher, worker
-        self._reads_published = reads_published
+        self._reads_published, self._at_once = reads_published, at_once
         self._published: PublishedReader | None = None
         self._reading: asyncio.Task[None] | None = None
         self._host: PluginHost | None = None
@@ -54,7 +65,7 @@ class PluginsWhenEnabled:
         """Adopt changed hook files, carry out orders to reload, and report; raises Unreachable."""
         now = time.monotonic()
         if self._host is None:
-            if now - self._looked_at >= 0.5:
+            if self._at_once and now - self._looked_at >= 0.5:
                 self._looked_at = now
                 if self._watcher.for_event(Event(type="", host=self._watcher.host)).has_plugins:
                     self._started().keep()

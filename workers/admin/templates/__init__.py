@@ -60,8 +60,11 @@ def copied_files(template: Template, path: Path) -> Iterator[list[Path]]:
                 shutil.rmtree(target) if target.is_dir() else target.unlink()
 
 
-def file_with_template(path: Path, template: Template, url: str = "") -> Edited:
-    """The hook file with a template's entry, whose own files are there; `url` is that of an endpoint. Raises ConfigError."""
+def file_with_template(path: Path, template: Template, url: str = "", *, thin: bool = False) -> Edited:
+    """The hook file with a template's entry, whose own files are there. Raises ConfigError.
+
+    `url` is that of an endpoint, and `thin` its payload.
+    """
     before = read_file(path) if path.exists() else ""
     if template.section == "import":
         plugin, dialect = checked_plugin(path.parent / template.file, template.entry["dialect"])
@@ -72,6 +75,8 @@ def file_with_template(path: Path, template: Template, url: str = "") -> Edited:
         entry, block = template.entry, template.block
         if "url" in entry:
             entry, block = {**entry, "url": url}, block.replace("url: URL\n", f"url: {_quoted(url)}\n")
+        if thin:
+            entry, block = {**entry, "payload": "thin"}, block.replace("payload: full\n", "payload: thin\n")
         after = with_entry(before, str(path), template.section, entry, block)
     known = {problem.message for problem in parse_hook_file(before, "user", file=str(path)).problems}
     read = parse_hook_file(after, "user", file=str(path))

@@ -81,16 +81,21 @@ def show(fleet: Context, name: str) -> None:
     help="The fleethook.yaml that gets the entry. Default: the user's.",
 )
 @click.option("--url", default="", help="The URL of an endpoint's template. Default: it is asked for.")
+@click.option(
+    "--thin", is_flag=True, help="An endpoint gets ids and facts only: no reason, nothing of what agents did."
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @common_options
 @pass_fleet
-def install(fleet: Context, name: str, target: Path | None, url: str, yes: bool) -> None:
+def install(fleet: Context, name: str, target: Path | None, url: str, thin: bool, yes: bool) -> None:
     """Put a template into your fleethook.yaml, with the files that it brings. There it is yours: change it, or take it out."""
     from bus.hooksets.templates import template
     from workers.admin.templates import copied_files, file_with_template, is_installed
     from workers.cli.hooks.sets import load_with_tests
 
     ready = template(name)
+    if thin and "payload" not in ready.entry:
+        raise click.UsageError(f"the template {ready.name!r} posts nothing, so it has no `--thin`")
     into = user_file(fleet, target)
     result: dict[str, object] = {"file": str(into), "diff": "", "written": False}
     if is_installed(ready, into):
@@ -99,7 +104,7 @@ def install(fleet: Context, name: str, target: Path | None, url: str, yes: bool)
         if "url" in ready.entry and not url:
             url = _ask_url(ready.name)
         with copied_files(ready, into) as copied:
-            result = write_change(fleet, file_with_template(into, ready, url), yes, False)
+            result = write_change(fleet, file_with_template(into, ready, url, thin=thin), yes, False)
             if not result["written"]:
                 copied.clear()
             files = [str(path) for path in copied]

@@ -37,20 +37,21 @@ def render(
     endpoint: Endpoint,
     routing_key: str = "",
     links: AnswerLinks | None = None,
+    page: str = "",
 ) -> bytes:
     """The body for an endpoint with a `format`; `routing_key` is the key of PagerDuty itself, not a reference to it.
 
-    `links` answer the question that the event announces.
+    `links` answer the question that the event announces; `page` is the address of the event's page, for people.
 
     Raises ValueError if the event has a value that JSON cannot express.
     """
     chat = _CHATS.get(endpoint.format)
     if chat is not None:
-        return chat(card_of(event, verdict, endpoint.payload, links))
+        return chat(card_of(event, verdict, endpoint.payload, links, page))
     if endpoint.format == "ntfy":
-        return ntfy.body(card_of(event, verdict, endpoint.payload, links), endpoint.url)
+        return ntfy.body(card_of(event, verdict, endpoint.payload, links, page), endpoint.url)
     if endpoint.format == "pagerduty":
-        card = card_of(event, verdict, endpoint.payload, links)
+        card = card_of(event, verdict, endpoint.payload, links, page)
         return pagerduty.body(card, event, verdict, endpoint.resolve, routing_key)
     facts, answers = facts_of(event), {"answer": links._asdict()} if links is not None else {}
     why = _THIN

@@ -6,7 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from bus.events import Event
+from bus.agents.event_facts import error_text
+from bus.events import Event, EventType
 from bus.hooks import Payload
 from bus.secrets.redaction import redact, redact_texts
 from bus.verdicts import Verdict
@@ -22,6 +23,16 @@ FACT: Final = 200
 """The longest value of a fact, in UTF-16 code units."""
 
 _DECISION_TEXTS: Final = {"deny": "denied", "ask": "needs an answer", "allow": "allowed"}
+_TITLES: Final[dict[str, str]] = {
+    EventType.TOOL_ERROR.value: "{tool} failed",
+    EventType.PERMISSION_REQUEST.value: "{tool} waits for a permission",
+    EventType.PERMISSION_PROMPT.value: "{tool} waits for a permission",
+    EventType.AGENT_ERROR.value: "The agent failed",
+    EventType.NOTIFICATION.value: "The agent notifies you",
+    EventType.SESSION_START.value: "A session began",
+    EventType.SESSION_END.value: "A session ended",
+}
+"""By type, where no hook decided; other types are named as they are."""
 _DESCRIPTIVE_FIELDS: Final = (
     "command",
     "path",
@@ -47,7 +58,7 @@ class Card:
     title: str
     """One line, never empty."""
     reason: str
-    """The reason of the verdict, and what to do instead; empty in a thin message."""
+    """The reason of the verdict and what to do instead, or the error of a tool; empty in a thin message."""
     detail: str
     """What the agent was about to do or did; empty in a thin message."""
     facts: tuple[tuple[str, str], ...]
@@ -58,13 +69,22 @@ class Card:
     """The time of the event, in RFC 3339."""
     level: Level
     links: tuple[tuple[str, str], ...] = ()
-    """Buttons that open a page: label and address."""
+    """Buttons that answer a question by a page that they open: label and address."""
+    page: str = ""
+    """The address of the event's page at a gateway; empty if people reach none."""
+
+    @property
+    def buttons(self) -> tuple[tuple[str, str], ...]:
+        """Everything that a message can open: the answers to a question, then the event's page."""
+        return (*self.links, ("Show it in Fleethook", self.page)) if self.page else self.links
 
 
-def card_of(event: Event, verdict: Verdict | None, payload: Payload, links: AnswerLinks | None = None) -> Card:
-    """The texts for an event; with the payload `thin`, reason and detail are empty."""
+def card_of(
+    event: Event, verdict: Verdict | None, payload: Payload, links: AnswerLinks | None = None, page: str = ""
+) -> Card:
+    """The texts for an event; with the payload `thin`, reason and detail are empty. `page` is the address of its page."""
     if event.type in approval_card.TYPES:
-        return _approval_card(event, payload, links)
+        return _approval_card(event, payload, links, page)
     facts = facts_of(event)
     decision = verdict.decision if verdict is not None else ""
     verdict_texts = (
@@ -94,16 +114,17 @@ def card_of(event: Event, verdict: Verdict | None, payload: Payload, links: Answ
     thin = payload == "thin"
     return Card(
         title=_title(event, facts, decision),
-        reason="" if thin else _reason(verdict_texts),
+        reason="" if thin else _reason(event, verdict_texts),
         detail="" if thin else _detail(event),
         facts=tuple((name, text) for name, text in texts if text),
         show_command=line(how_to_get(event)),
         time=timestamp(event.time).replace("+00:00", "Z"),
         level=level_of(event, verdict),
+        page=page,
     )
 
 
-def _approval_card(event: Event, payload: Payload, links: AnswerLinks | None) -> Card:
+def _approval_card(event: Event, payload: Payload, links: AnswerLinks | None, page: str) -> Card:
     facts = facts_of(event)
     listed = (
         ("Session", facts["session"]),
@@ -121,6 +142,7 @@ def _approval_card(event: Event, payload: Payload, links: AnswerLinks | None) ->
         time=timestamp(event.time).replace("+00:00", "Z"),
         level="warning",
         links=(("Approve", links.approve), ("Deny", links.deny)) if links is not None else (),
+        page=page,
     )
 
 
@@ -135,11 +157,16 @@ def _title(event: Event, facts: dict[str, str], decision: str) -> str:
     if decision in _DECISION_TEXTS:
         subject = line(facts["tool"]) or line(facts["type"]) or "event"
         return f"{cut(subject, 100)} {_DECISION_TEXTS[decision]}"
+    if event.type in _TITLES:
+        return _TITLES[event.type].format(tool=cut(line(facts["tool"]), 100) or "A tool")
     kind = line(redact_texts({"type": event.type})["type"]) or "event"
     return cut(f"{kind} {line(facts['tool'])}".strip(), 120)
 
 
-def _reason(verdict_texts: dict[str, str]) -> str:
+def _reason(event: Event, verdict_texts: dict[str, str]) -> str:
+    """Why the hook decided so, and what to do instead; of a failed tool without one, the tool's error."""
+    if not verdict_texts.get("reason") and (error := error_text(event)):
+        return safe(_redacted(error)).strip()
     instead = f"Instead: {verdict_texts['instead']}" if verdict_texts.get("instead") else ""
     return "\n".join(text for text in (safe(verdict_texts.get("reason", "")).strip(), safe(instead).strip()) if text)
 

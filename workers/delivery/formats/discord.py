@@ -45,6 +45,8 @@ def body(card: Card) -> bytes:
         ],
         "footer": {"text": cut(card.show_command, _OUR_FOOTER)},
     }
+    if card.page:
+        embed["url"] = card.page  # the title leads there
     # The links are ours and not an agent's text. Discord shows buttons only if the webhook's URL has `?with_components=true`.
     parts += [" · ".join(f"[{label}]({link})" for label, link in card.links)] if card.links else []
     if parts:

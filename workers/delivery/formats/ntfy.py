@@ -30,9 +30,9 @@ def body(card: Card, url: str) -> bytes:
         "message": cut("\n".join(cut(part, MESSAGE // 3) for part in parts), MESSAGE),
         "priority": max(_PRIORITIES[card.level], 4 if card.links else 0),
     }
-    if card.links:
-        message["actions"] = [{"action": "view", "label": label, "url": link} for label, link in card.links]
-        message["click"] = card.links[0][1]
+    if card.buttons:
+        message["actions"] = [{"action": "view", "label": label, "url": link} for label, link in card.buttons]
+        message["click"] = card.buttons[0][1]
     return msgspec.json.encode(message)
 
 

@@ -57,7 +57,7 @@ def body(card: Card, event: Event, verdict: Verdict | None, resolve: Resolve, ro
     }
     payload["custom_details"] = {name: text for name, text in payload["custom_details"].items() if text}
     kept = {name: value for name, value in payload.items() if value}
-    links = {"links": [{"href": link, "text": label} for label, link in card.links]} if card.links else {}
+    links = {"links": [{"href": link, "text": label} for label, link in card.buttons]} if card.buttons else {}
     return msgspec.json.encode({**head, "event_action": "trigger", "client": "fleethook", "payload": kept, **links})
 
 

@@ -40,8 +40,8 @@ def body(card: Card) -> bytes:
         "version": "1.2",
         "body": blocks,
     }
-    if card.links:
-        content["actions"] = [{"type": "Action.OpenUrl", "title": label, "url": link} for label, link in card.links]
+    if card.buttons:
+        content["actions"] = [{"type": "Action.OpenUrl", "title": label, "url": link} for label, link in card.buttons]
     attachment = {"contentType": "application/vnd.microsoft.card.adaptive", "contentUrl": None, "content": content}
     return msgspec.json.encode({"type": "message", "attachments": [attachment]})
 

@@ -219,6 +219,24 @@ def test_templates_are_installable_by_name(tmp_path: Path) -> None:
     assert "# Commits each file" in user.read_text(), "what is said about them comes along"
     assert all(one["installed"] for one in fleethook("hooks", "templates", "list", "--json").json)
     assert fleethook("hooks", "templates", "show", "audit").code == 1
+    thin = (
+        "hooks",
+        "templates",
+        "install",
+        "slack",
+        "--url",
+        url,
+        "--thin",
+        "--to",
+        str(tmp_path / "thin.yaml"),
+        "--yes",
+    )
+    assert fleethook(*thin).code == 0
+    assert [one.payload for one in (*file.endpoints, *load_hook_file(tmp_path / "thin.yaml", "user").endpoints)] == [
+        "full",
+        "thin",
+    ]
+    assert fleethook("hooks", "templates", "install", "audit-log", "--thin", "--yes").code == 2, "it posts nothing"
     with pytest.raises(NotFound, match="audit-log"):
         template("audit-lgo")
 

@@ -8,6 +8,7 @@ from typing import Any, Final, get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from bus.events import Event
 from bus.hooks import Endpoint, Format, Payload, Resolve
@@ -16,6 +17,7 @@ from tests.support.hostile import texts
 from tests.support.rows import rows
 from workers.delivery.formats import MOST_BODY, content_type, render
 from workers.delivery.formats.card import card_of
+from workers.delivery.formats.event_page import event_page
 from workers.delivery.formats.pagerduty import dedup_key, ends
 from workers.delivery.formats.slack import ESCAPES
 from workers.delivery.formats.text import CUT, cut, line, safe, units
@@ -139,6 +141,40 @@ def test_slack() -> None:
         "Hook: guard-delete",
     ]
     assert context["elements"][0]["text"] == "fleethook events show e01 · 2023-11-14T22:13:20.123Z"
+
+
+@pytest.mark.req("G-22")
+@pytest.mark.parametrize("payload", ["full", "thin"])
+def test_messages_to_people_lead_to_the_events_page(payload: Payload) -> None:
+    told = event(id="e/<1>|&")
+    endpoint = Endpoint(id="a", url="https://x.example/topic", payload=payload)
+    page = event_page("https://fleet.example/", told)
+    assert page == "https://fleet.example/#/events/e%2F%3C1%3E%7C%26"
+
+    def sent(name: Format) -> Any:
+        return json.loads(render(told, DENIED, replace(endpoint, format=name), "K" * 32, page=page))
+
+    (actions,) = [block for block in sent("slack")["blocks"] if block["type"] == "actions"]
+    assert [(one["text"]["text"], one["url"]) for one in actions["elements"]] == [("Show it in Fleethook", page)]
+    assert sent("discord")["embeds"][0]["url"] == page
+    assert [one["url"] for one in sent("teams")["attachments"][0]["content"]["actions"]] == [page]
+    assert sent("pagerduty")["links"] == [{"href": page, "text": "Show it in Fleethook"}]
+    assert (sent("ntfy")["click"], len(sent("ntfy")["actions"])) == (page, 1)
+    held = Event(type="approval:requested", id="e02", data={"question": "q7"})
+    assert event_page("https://fleet.example", held) == "https://fleet.example/#/approvals/q7"
+    assert (event_page("", told), event_page("https://x.example", event(id="x" * 200))) == ("", "")
+
+
+@pytest.mark.req("G-22")
+def test_a_message_about_a_failed_tool_says_why_it_failed() -> None:
+    failed = event(type="tool:error", data={"error": f"<!here> no such file; the key was {TOKEN}"})
+    said = body("slack", failed, None)
+    header, why, detail, *_ = said["blocks"]
+    assert header["text"]["text"] == "bash failed"
+    assert why["text"]["text"].startswith("&lt;!here&gt; no such file; the key was ")
+    assert TOKEN not in json.dumps(said)
+    assert detail["text"]["text"] == "rm -rf build"
+    assert "no such file" not in json.dumps(body("slack", failed, None, "thin"))
 
 
 @pytest.mark.req("G-22")
@@ -316,6 +352,10 @@ def test_no_secret_leaves_in_what_the_agent_did(name: Format, inside: dict[str, 
         (event(), DENIED, "bash denied"),
         (event(), ASKED, "bash needs an answer"),
         (event(), ALLOWED, "bash allowed"),
+        (event(type="permission:request"), OPEN, "bash waits for a permission"),
+        (event(type="permission:request"), DENIED, "bash denied"),
+        (event(type="tool:error", tool=""), None, "A tool failed"),
+        (event(type="session:end", tool=""), None, "A session ended"),
         (event(), OPEN, "tool:pre_execute bash"),
         (event(type="claude:Pre.Odd", tool=""), None, "claude:Pre.Odd"),
         (Event(type=""), None, "event"),

@@ -18,6 +18,7 @@ from tests.support.examples import examples
 from tests.support.hostile import FRAGMENTS, all_hostile, events, verdicts
 from tests.support.rows import rows
 from workers.delivery.formats import render
+from workers.delivery.formats.event_page import event_page
 
 STEERING: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
@@ -41,6 +42,10 @@ def within(text: str, most: int) -> None:
     assert units(text) <= most
 
 
+PUBLIC: Final = "https://fleet.example/"
+PAGE: Final = re.compile(r"https://fleet\.example/#/events/[A-Za-z0-9._~%-]+\Z")
+
+
 def slack(raw: bytes) -> None:
     """Block Kit: 50 blocks, header 150, section 3,000, 10 fields of 2,000, 10 elements; & < > escaped everywhere."""
     body = json.loads(raw)
@@ -52,8 +57,11 @@ def slack(raw: bytes) -> None:
         for below in (block.get("fields", []), block.get("elements", [])):
             assert len(below) <= 10
             for one in below:
-                within(one["text"], 2_000)
-                assert one["type"] == "plain_text"
+                if one["type"] == "button":
+                    assert PAGE.match(one["url"]), "an agent's text leads it nowhere else"
+                text = one["text"] if one["type"] == "button" else one
+                within(text["text"], 2_000)
+                assert text["type"] == "plain_text"
     for text in strings(body):
         assert "<" not in text
         assert ">" not in text
@@ -69,6 +77,7 @@ def discord(raw: bytes) -> None:
     body = json.loads(raw)
     assert body["allowed_mentions"] == {"parse": []}
     (embed,) = body["embeds"]
+    assert PAGE.match(embed.get("url", f"{PUBLIC}#/events/e"))
     counted = [embed["title"], embed["footer"]["text"]]
     within(embed["title"], 256)
     within(embed["footer"]["text"], 2_048)
@@ -147,7 +156,7 @@ SERVICES: Final[dict[Format, Callable[[bytes], None]]] = {
 
 def check(name: Format, event: Event, verdict: Verdict | None, payload: Payload, resolve: Resolve = "never") -> None:
     endpoint = Endpoint(id="a", url="https://x.example", format=name, payload=payload, resolve=resolve)
-    raw = render(event, verdict, endpoint, "K" * 32)
+    raw = render(event, verdict, endpoint, "K" * 32, page=event_page(PUBLIC, event))
     SERVICES[name](raw)
     if name in ("slack", "discord", "teams", "pagerduty"):
         for text in strings(json.loads(raw.decode("utf-8"))):
