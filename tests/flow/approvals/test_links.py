@@ -104,6 +104,7 @@ def test_every_format_has_its_links(held: Held, receiver: Receiver) -> None:
     assert [button["url"] for button in actions["elements"]] == [
         address["slack"],
         address["slack"].replace("approve", "deny").replace("deny.example", "approve.example"),
+        f"{PUBLIC}/#/approvals/{question.id}",
     ]
     assert got["discord"]["components"][0]["components"][0]["url"] == address["discord"]
     assert f"[Approve]({address['discord']})" in got["discord"]["embeds"][0]["description"]
