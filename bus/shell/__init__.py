@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from bus.shell.budget import FULL, LIGHT, Budget, LineLimits
-from bus.shell.command_paths import changed
+from bus.shell.command_paths import CHANGING, changed
 from bus.shell.commands import CHANGES, Command, Commands, marks
 from bus.shell.expansions import default_variables
 from bus.shell.inner import Inner, args_of
@@ -92,7 +92,8 @@ def _read(text: str, limits: LineLimits) -> Commands:
     if words is not None:
         first, inner = single_command(words)
         if not inner:
-            return Commands((first,), False, False, _single_marks(first.program, first.prompt, bool(changed(first))))
+            changes = first.program in CHANGING and bool(changed(first))
+            return Commands((first,), False, False, _single_marks(first.program, first.prompt, changes))
         items = _wrapped(first, inner)
     elif statements is not None and len(text) <= _MOST_QUIET:
         items = quiet_commands(statements)
@@ -156,7 +157,7 @@ def _wrapped(first: Command, inner: list[Inner]) -> tuple[Command, ...]:
 def _marks_of(items: Sequence[Command]) -> frozenset[str]:
     found = marks(items)
     for command in items:
-        if changed(command):
+        if (command.redirects or command.program in CHANGING) and changed(command):
             return found | {CHANGES}
     return found
 

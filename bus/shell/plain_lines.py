@@ -37,6 +37,7 @@ _TOKEN: Final = lazy_regex(
 _PROGRAM: Final = lazy_regex(r"[A-Za-z_~./][\w./+~-]*|:", re.ASCII)
 _ASSIGNMENT: Final = lazy_regex(r"([A-Za-z_]\w*)=([\w./:][\w./:-]*)", re.ASCII)
 _QUOTED: Final = lazy_regex(r"""'([^']*)'|"([^"]*)"|\\(.)""")
+_new: Final = tuple.__new__
 _KEYWORDS: Final = names(
     "if then elif else fi for while until do done case esac in select function time coproc declare typeset export readonly"
     " local unset unsetenv"
@@ -100,7 +101,7 @@ def other_statements(text: str) -> list[Statement] | None:
             if not words or stages == _MOST_STAGES:
                 return None
             statement = statements[-1]
-            statement[-1].append(Stage(words, assignments, redirected, redirects))
+            statement[-1].append(_new(Stage, (words, assignments, redirected, redirects)))
             if joint == "|":
                 if redirected and len(statement[0]) > 1:
                     return None
@@ -123,7 +124,7 @@ def other_statements(text: str) -> list[Statement] | None:
                 redirects += ((operator.lstrip("12"), target),)
     if length != len(text) or not words:  # a part that is no token was left out
         return None
-    statements[-1][-1].append(Stage(words, assignments, redirected, redirects))
+    statements[-1][-1].append(_new(Stage, (words, assignments, redirected, redirects)))
     return statements
 
 

@@ -11,6 +11,7 @@ from typing import Final
 from bus.lazy.regex import lazy_regex
 from bus.shell.inner import Arg, Inner, Unwrap, names, read_options, script_of
 from bus.shell.powershell import powershell_calls
+from bus.shell.programs.running_words import CONTAINERS_RUNNING, EXECS
 from bus.shell.script_runners import SHELLS
 from bus.shell.words import CONTAINER_DATA, Output
 
@@ -57,14 +58,11 @@ _EXEC_VALUES: Final = names(
     " --entrypoint --name -v --volume --pod-running-timeout -s --server --token -i -t"
 ) - names("-i -t")
 _NOTHING: Final = Output()
-_EXECS: Final = names("exec rsh node-shell ssh")
-_RUNNING: Final = _EXECS | names("debug run create cp unshare")
-"""Subcommands that run something in a container or copy from it; a line without any of them does neither."""
 
 
 def _run(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
     """`docker run -v /:/host image rm -rf /host/etc`, with the paths as they are outside of the container."""
-    if _RUNNING.isdisjoint([arg.text for arg in args]):
+    if CONTAINERS_RUNNING.isdisjoint([arg.text for arg in args]):
         return
     if args[:1] == [Arg("unshare")]:
         yield Inner(argv=tuple(args[1:]))
@@ -119,7 +117,7 @@ def _mount(name: str, value: str) -> tuple[str, str] | None:
 
 def _exec(args: Sequence[Arg], _stdin: Output = _NOTHING) -> Iterator[Inner]:
     """`docker exec db rm -rf /data`, `docker compose run app …`, `kubectl exec pod -- …`; paths of data are marked."""
-    if _RUNNING.isdisjoint([arg.text for arg in args]):
+    if CONTAINERS_RUNNING.isdisjoint([arg.text for arg in args]):
         return
     if Arg("cp") in args[:4] and len(args) > 2 and ":" not in args[-1].text:
         yield Inner(argv=(Arg("tee"), args[-1]))  # `docker cp c:/x FILE`
@@ -133,7 +131,7 @@ def _exec(args: Sequence[Arg], _stdin: Output = _NOTHING) -> Iterator[Inner]:
     if place >= len(args):
         return
     verb = args[place].text
-    if verb not in _EXECS and not (verb == "debug" or (verb == "run" and compose)):
+    if verb not in EXECS and not (verb == "debug" or (verb == "run" and compose)):
         return
     place = read_options(args, _EXEC_VALUES, start=place + 1).end + 1  # the container's name
     place = read_options(args, _EXEC_VALUES, start=place).end if place < len(args) else place

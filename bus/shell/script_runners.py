@@ -10,6 +10,7 @@ from bus.lazy.regex import lazy_regex
 from bus.shell.editors import remote_programs
 from bus.shell.inner import Arg, Inner, Unwrap, names, read_options, script_from_stdin, script_of
 from bus.shell.programs.made_files import recipe_script, schedule_script
+from bus.shell.programs.running_words import GIT_RUNNING
 from bus.shell.programs.shell_dialects import shell_readers
 from bus.shell.programs.variables import side_script
 from bus.shell.words import Output
@@ -309,10 +310,6 @@ def _git_setting(name: str, value: str, sources: tuple[str, ...]) -> Iterator[In
         yield from side_script(value, sources)
 
 
-_GIT_RUNNING: Final = frozenset({"config", "submodule", "bisect", "rebase", "filter-branch", "difftool"})
-"""The subcommands of git that run what their arguments name."""
-
-
 def _git(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
     texts = [arg.text for arg in args]
     for place, arg in enumerate(args):
@@ -331,7 +328,7 @@ def _git(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
             yield Inner(script=arg.text[2:], sources=arg.sources)
         elif arg.text in ("--upload-pack", "--receive-pack", "-u") and place and place + 1 < len(args):
             yield from side_script(args[place + 1].text, args[place + 1].sources) if " " in args[place + 1].text else ()
-    if _GIT_RUNNING.isdisjoint(texts):
+    if GIT_RUNNING.isdisjoint(texts):
         return
     if "config" in texts[:3]:
         given = [

@@ -16,25 +16,23 @@ from bus.shell.plain_lines import Stage, Statement
 from bus.shell.programs.filters import DECODING, REWRITING, is_worked_out
 from bus.shell.programs.known_outputs import prints_for
 from bus.shell.programs.made_files import later_scripts, runs_later
-from bus.shell.programs.options import hands_over
+from bus.shell.programs.running_words import NEVER, RunningWords, hands_over
 from bus.shell.programs.variables import variable_script
 from bus.shell.words import MAYBE_EMPTY, UNKNOWN, UNSET, Output, WordScope
-from bus.shell.wrappers import init_script, inner_calls, runs_code, runs_others, takes_words
+from bus.shell.wrappers import init_script, inner_calls, running_words, runs_code
 
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
     from tree_sitter import Node
 
 MAX_SCRIPTS: Final = 8
 """How deep scripts in scripts are read: `bash -c "bash -c '…'"`."""
-
-
 _NAMES_ANEW: Final = frozenset({"cp", "ln", "install", "mv", "hash"})
 """Programs that give another one a second name: `ln -s /bin/rm x`."""
 _BINARY: Final = lazy_regex(r"/(?:usr/)?(?:local/)?s?bin/\w[\w.-]*|rm|dd|shred|find")
 _INIT_SCRIPT: Final = ".d/"
 """Part of the path of a service's script: `/etc/init.d/nginx`."""
-
-
+_new: Final = tuple.__new__
+"""Makes a value of a `NamedTuple` from all its fields in half the time of a call of its class."""
 _NO_DIRECTORY: Final = "-+"
 """First characters of a word that `cd` reads as an option or as a place in its stack."""
 
@@ -44,8 +42,9 @@ class _Program(NamedTuple):
 
     name: str
     runs_others: bool
-    may_run: bool
-    """It is not a known program, and may run a program that its arguments name."""
+    """It may run other programs, whatever its arguments are."""
+    running: RunningWords | None
+    """Otherwise: the words with which it may; None if there are none."""
     prompts: bool
     prints: bool
     """Its output may be known."""
@@ -61,10 +60,11 @@ class _Program(NamedTuple):
 def _program(word: str) -> _Program:
     """The program that the first word of a command names."""
     name = program_name(word)
+    running = None if _INIT_SCRIPT in word else running_words(name)
     return _Program(
         name,
-        runs_others(name) or _INIT_SCRIPT in word,
-        not takes_words(name),
+        running is None,
+        running if running != NEVER else None,
         may_prompt(name),
         name in PRINTING,
         name in STATEFUL or may_write(name),
@@ -85,15 +85,16 @@ def _inner_of(program: str, argv: list[Arg], stdin: Output) -> list[Inner]:
 
 def single_command(words: list[str]) -> tuple[Command, list[Inner]]:
     """The command that these words are on a line of their own, and the commands and scripts that it runs."""
-    known = _program(words[0])
+    name, runs_others, running, prompts, _, _, _, path = _program(words[0])
     rest = tuple(words[1:])
-    runs = known.runs_others or (known.may_run and hands_over(rest))
-    if not (runs or known.prompts):
-        return Command(known.name, rest, path=known.path), []
-    argv = args_of(words)
-    inner = _inner_of(known.name, argv, NOTHING) if runs else []
-    prompt = known.prompts and opens_prompt(known.name, argv[1:])
-    return Command(known.name, rest, prompt=prompt, path=known.path), inner
+    inner: list[Inner] = []
+    prompt = False
+    runs = runs_others or (running is not None and hands_over(rest, running))
+    if runs or prompts:
+        argv = args_of(words)
+        inner = _inner_of(name, argv, NOTHING) if runs else inner
+        prompt = prompts and opens_prompt(name, argv[1:])
+    return _new(Command, (name, rest, (), (), (), (), ".", 0, False, prompt, None, path)), inner
 
 
 def quiet_commands(statements: list[Statement]) -> tuple[Command, ...]:
@@ -106,34 +107,34 @@ def quiet_commands(statements: list[Statement]) -> tuple[Command, ...]:
     final = statements[-1][-1]
     for statement in statements:
         for pipeline in statement:
-            stdin = NOTHING
-            if len(pipeline) > 1 and isinstance(pipeline[-1], Stage) and _program(pipeline[-1].words[0]).runs_code:
+            last = pipeline[-1]
+            if len(pipeline) > 1 and isinstance(last, Stage) and _program(last.words[0]).runs_code:
                 return ()  # `… | sh` most likely runs more; reading it here would read it twice
+            text: str | None = None
+            programs: tuple[str, ...] = ()
             for stage in pipeline:
                 if not isinstance(stage, Stage) or stage.assignments:
                     return ()
-                if stage.redirects and (pipeline is not final or len(final) > 1 or _is_special(stage)):
+                words, redirects = stage.words, stage.redirects
+                if redirects and (pipeline is not final or len(final) > 1 or _is_special(stage)):
                     return ()
-                words, known = stage.words, _program(stage.words[0])
-                if known.changes and (known.name != "cd" or len(words) != 2 or words[1][0] in _NO_DIRECTORY):
+                name, runs_others, running, prompts, prints, changes, _, path = _program(words[0])
+                if changes and (name != "cd" or len(words) != 2 or words[1][0] in _NO_DIRECTORY):
                     return ()
                 rest = tuple(words[1:])
                 prompt = False
-                runs = known.runs_others or (known.may_run and hands_over(rest))
-                if runs or known.prompts:
+                runs = runs_others or (running is not None and hands_over(rest, running))
+                if runs or prompts:
                     argv = args_of(words)
-                    if runs and _inner_of(known.name, argv, stdin):
+                    if runs and _inner_of(name, argv, Output(text, programs)):
                         return ()
-                    prompt = known.prompts and stdin == NOTHING and opens_prompt(known.name, argv[1:])
-                text, programs = stdin
-                redirects, path = stage.redirects, known.path
-                items.append(
-                    Command(known.name, rest, (), redirects, programs, (), directory, 0, False, prompt, text, path)
-                )
-                is_read = known.prints and stage is not pipeline[-1]  # nothing reads what the last stage prints
-                text = printed(known.name, rest, stdin) if is_read else None
-                stdin = Output(text, (*programs, known.name))
-                if known.changes:
+                    prompt = prompts and text is None and not programs and opens_prompt(name, argv[1:])
+                fields = (name, rest, (), redirects, programs, (), directory, 0, False, prompt, text, path)
+                items.append(_new(Command, fields))
+                if stage is not last:  # nothing reads what the last stage prints
+                    text = printed(name, rest, Output(text, programs)) if prints else None
+                    programs += (name,)
+                if changes:
                     directory = enter(directory, rest[0])
     return tuple(items)
 
@@ -209,7 +210,7 @@ class Shell(ABC):
         """
         found, words = self.found, stage.words
         known = _program(words[0])
-        runs = known.runs_others or (known.may_run and hands_over(words[1:]))
+        runs = known.runs_others or (known.running is not None and hands_over(words[1:], known.running))
         argv = args_of(words) if runs or known.prompts else None
         inner = _inner_of(known.name, argv, stdin) if argv and runs else []
         text, programs = stdin
@@ -228,8 +229,8 @@ class Shell(ABC):
             return Output(None, programs)
         name, rest = known.name, tuple(words[1:])
         prompt = known.prompts and stdin == NOTHING and opens_prompt(name, argv[1:] if argv else ())
-        about = Command(name, rest, (), (), programs, (), self.directory, self.scripts, False, prompt, text, known.path)
-        found.items.append(about)
+        fields = (name, rest, (), (), programs, (), self.directory, self.scripts, False, prompt, text, known.path)
+        found.items.append(_new(Command, fields))
         return Output(printed(name, rest, stdin) if known.prints else None, (*programs, name))
 
     def programs_from(self, first: int) -> tuple[str, ...]:
@@ -271,7 +272,7 @@ class Shell(ABC):
         if program == UNKNOWN and first.rstrip(MAYBE_EMPTY) == UNKNOWN and argv[0].sources:  # `$(curl …)`
             inner = [Inner(sources=argv[0].sources)]
         if inner is None:
-            runs = known.runs_others or (known.may_run and hands_over(words))
+            runs = known.runs_others or (known.running is not None and hands_over(words, known.running))
             inner = _inner_of(program, argv, call.stdin) if runs else []
         if argv[0].sources and not DECODING.isdisjoint(argv[0].sources):  # `$(echo cm0= | base64 -d) x`
             inner = [*inner, Inner(sources=argv[0].sources)]

@@ -8,10 +8,11 @@ from typing import Final, NamedTuple
 from bus.lazy.regex import lazy_regex
 from bus.shell.argument_runners import BATCHES
 from bus.shell.editors import EDITORS
-from bus.shell.inner import TAKES_WORDS, Arg, Inner, names, read_options, script_from_stdin, script_of
+from bus.shell.inner import RUN_NAMES, TAKES_WORDS, Arg, Inner, names, read_options, script_from_stdin, script_of
 from bus.shell.interpreters import find_interpreter
 from bus.shell.programs.made_files import unit_property
 from bus.shell.programs.options import run_by_unknown_program
+from bus.shell.programs.running_words import BY_UNKNOWN, NEVER, RUNNING_WORDS, RunningWords
 from bus.shell.programs.tools import TOOLS
 from bus.shell.remote_runners import CONTAINERS, HOSTS, POWERSHELL
 from bus.shell.script_runners import SCRIPT_RUNNERS, SHELLS
@@ -285,14 +286,16 @@ def runs_code(program: str) -> bool:
     return program in SHELLS or program in _RUN_CODE or find_interpreter(program) is not None
 
 
-def runs_others(program: str) -> bool:
-    """Whether a program may run programs that its arguments name."""
-    return program in _SPECIAL or program in _WRAPPERS or find_interpreter(program) is not None
-
-
-def takes_words(program: str) -> bool:
-    """Whether a program runs none of its arguments, whatever they are."""
-    return program in TAKES_WORDS or program in _SPECIAL
+def running_words(program: str) -> RunningWords | None:
+    """The words with which a program runs others; None where its arguments must be read to know that."""
+    wrapper = _WRAPPERS.get(program)
+    if program in RUNNING_WORDS or program in _SPECIAL:
+        return RUNNING_WORDS.get(program)
+    if wrapper is not None and wrapper.verbs:
+        return RunningWords(wrapper.verbs | RUN_NAMES | {"pkg"}, (" ",))  # `npm pkg set scripts.x=…`
+    if wrapper is not None or find_interpreter(program) is not None:
+        return None
+    return NEVER if program in TAKES_WORDS else BY_UNKNOWN
 
 
 def inner_calls(program: str, args: Sequence[Arg], stdin: Output) -> Iterable[Inner]:

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Final
 
 from bus.lazy.regex import lazy_regex
-from bus.shell.inner import RUN_NAMES, Arg, Inner, Unwrap, names, run_by_unknown
+from bus.shell.inner import Arg, Inner, Unwrap, names, run_by_unknown
 from bus.shell.programs.compiled_code import other_calls
 from bus.shell.words import Output
 
@@ -28,11 +28,6 @@ _SYSTEM: Final = lazy_regex(
 _BACKTICKS: Final = lazy_regex(r"^`([^`]+)`$")
 _EXECUTES: Final = lazy_regex(r"\b(?:execute(?:-silent)?|become|reload|transform)\((.+)\)")
 """fzf's actions."""
-
-
-def hands_over(words: Sequence[str]) -> bool:
-    """Whether an unknown program may run some of these words: one is a program, or one is a text with blanks."""
-    return not RUN_NAMES.isdisjoint(words) or " " in "".join(words)
 
 
 def run_by_option(args: Sequence[Arg]) -> Iterator[Inner]:
