@@ -202,7 +202,10 @@ def _downloads(command: Command) -> Iterator[str]:
 
 
 def _basename(url: str) -> str:
-    path = urlsplit(url if "://" in url else f"//{url}").path if "[" not in url else url
+    try:
+        path = urlsplit(url if "://" in url else f"//{url}").path if "[" not in url else url
+    except ValueError:  # it is no address: `http://a]b/c`
+        path = url
     return posixpath.basename(path) or "index.html"
 
 

@@ -340,6 +340,14 @@ def test_it_never_raises_for_any_text(text: str) -> None:
     commands(text)
 
 
+@rows("address", ["http://a]b/c", "//[", "x]", "http://a\u2100b/c"])
+def test_it_never_raises_for_what_is_no_address(address: str) -> None:
+    assert [one.words for one in commands(f"wget {address} && curl -O '{address}'").items] == [
+        (address,),
+        ("-O", address),
+    ]
+
+
 DEADLY = r"""
 import random
 from bus.shell import commands
