@@ -31,6 +31,16 @@ RUNNABLE = sorted(
     {block.page for block in BLOCKS if block.language in RUN and not block.not_run},
     key=lambda page: (page not in GUARDED, page),
 )
+PROGRAMS = [
+    f"docs/{name}.md"
+    for name in (
+        *("plugins", "claude-plugins", "workflows", "prompt-hooks", "mcp", "limits", "backtest", "guards"),
+        *("importing", "gobby"),
+    )
+]
+"""Pages about what users program: each of their files is used by one of their commands."""
+OWN_FILE = "~/.config/fleethook/fleethook.yaml"
+"""The reader's own file, which is in force for every command."""
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _CODE = re.compile(r"`(fleethook [^`]+)`")
 _ID = re.compile(r"\b[BPFGIX]-\d\d\b")
@@ -83,6 +93,19 @@ def test_a_file_block_loads(block: Block) -> None:
         assert not wrong, f"{block.place}: {wrong}"
     elif block.language == "yaml":
         list(yaml.safe_load_all(block.text))
+
+
+@rows("page", PROGRAMS)
+def test_a_file_of_a_page_about_programming_is_used_by_its_commands(page: str) -> None:
+    """Its own file, a folder that it is in, or a file that is used takes part in something that runs."""
+    found = blocks(page)
+    run = "".join(block.text for block in found if block.language in RUN and not (block.file or block.not_run))
+    unused = [
+        block.place
+        for block in found
+        if block.file and block.file != OWN_FILE and not any(part in run for part in block.file.strip("~/").split("/"))
+    ]
+    assert unused == [], "no command uses these files"
 
 
 @rows("block", [one for one in BLOCKS if one.not_run], ids=lambda block: block.place)

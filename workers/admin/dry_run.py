@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -97,8 +98,10 @@ def with_plugins(found: HookSet, folders: Sequence[Path], owner: str | None = No
 
 
 def hooks_of(file: HookFile) -> HookSet:
-    """The hooks of one file alone, as if it were published."""
-    return HookSet([Layered("fleet", file.digest[:8], file)])
+    """The hooks of one file alone, as if it were published; its Python plugins are those that the file names."""
+    paths = {hook.plugin: hook.origin.rpartition(":")[0] for hook in file.hooks if hook.handler is not None}
+    plugins = [msgspec.structs.replace(one, path=one.path or paths.get(one.name, "")) for one in file.plugins]
+    return HookSet([Layered("fleet", file.digest[:8], replace(file, plugins=tuple(plugins)))])
 
 
 def made_event(kind: str, *, source: str, tool: str, values: Sequence[str], cwd: Path) -> Event:
