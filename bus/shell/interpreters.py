@@ -257,7 +257,7 @@ def opens_prompt(program: str, args: Sequence[Arg]) -> bool:
     if args and not most and args[0].text[:1] != "-":
         return False  # a script, or the command of sudo
     options = read_options(args, values)
-    if options.has(*without) or any(arg.sources for arg in args):
+    if not without.isdisjoint(dict(options.items)) or any(arg.sources for arg in args):
         return False
     if program == "sudo":
         return options.has("-s", "-i", "--shell", "--login") and options.end == len(args)

@@ -77,7 +77,9 @@ def other_statements(text: str) -> list[Statement] | None:
     """`plain_statements` of a line that is no `plain_command`."""
     if len(text) > _LONGEST or not text.isascii():
         return None
-    statements: list[Statement] = [[[]]]
+    pipeline: list[Stage | Statement] = []
+    statement: Statement = [pipeline]
+    statements = [statement]
     words: list[str] = []
     assignments: tuple[tuple[str, str], ...] = ()
     redirects: tuple[tuple[str, str], ...] = ()
@@ -85,46 +87,49 @@ def other_statements(text: str) -> list[Statement] | None:
     text = text.rstrip(" ")
     for token, bare, word, joint, operator, target in _TOKEN.findall(text):
         length += len(token)
-        if bare or word:
-            more = bare.split() if bare else [_unquoted(word)]
-            if not words:
-                while bare and more and "=" in more[0] and (pair := _ASSIGNMENT.fullmatch(more[0])):
-                    assignments += ((pair[1], pair[2]),)
-                    del more[0]
-                if more and not _names_program(more[0] if bare else word):
-                    return None
-            if redirected:
-                return None
-            words += more
-        elif joint:
+        if joint:
             stages += 1
             if not words or stages == _MOST_STAGES:
                 return None
-            statement = statements[-1]
-            statement[-1].append(_new(Stage, (words, assignments, redirected, redirects)))
+            pipeline.append(_new(Stage, (words, assignments, redirected, redirects)))
             if joint == "|":
                 if redirected and len(statement[0]) > 1:
                     return None
                 if redirected and len(statement) > 1:
-                    if any(len(pipeline) > 1 for pipeline in statement):
+                    if any(len(one) > 1 for one in statement):
                         return None
-                    statements[-1] = [[statement]]  # `a && b 2>&1 | c`: the grammar pipes both into c
-            elif joint != ";" and len(statement[-1]) > 2:
+                    pipeline = [statement]  # `a && b 2>&1 | c`: the grammar pipes both into c
+                    statements[-1] = statement = [pipeline]
+            elif joint != ";" and len(pipeline) > 2:
                 return None  # `a | b | c && d`: the grammar pipes a into d, and may join a next line to c
-            elif joint in ("&&", "||"):
-                statement.append([])
             else:
-                statements.append([[]])
+                pipeline = []
+                if joint in ("&&", "||"):
+                    statement.append(pipeline)
+                else:
+                    statement = [pipeline]
+                    statements.append(statement)
             words, assignments, redirects, redirected = [], (), (), False
-        else:
+        elif not (bare or word):
             if not words:
                 return None
             redirected = True
             if target and not target.isdigit():
                 redirects += ((operator.lstrip("12"), target),)
+        elif redirected:
+            return None
+        elif words:
+            words += bare.split() if bare else [_unquoted(word)]
+        else:
+            words = bare.split() if bare else [_unquoted(word)]
+            while bare and words and "=" in words[0] and (pair := _ASSIGNMENT.fullmatch(words[0])):
+                assignments += ((pair[1], pair[2]),)
+                del words[0]
+            if words and not _names_program(words[0] if bare else word):
+                return None
     if length != len(text) or not words:  # a part that is no token was left out
         return None
-    statements[-1][-1].append(_new(Stage, (words, assignments, redirected, redirects)))
+    pipeline.append(_new(Stage, (words, assignments, redirected, redirects)))
     return statements
 
 

@@ -29,7 +29,7 @@ NEVER: Final = RunningWords(frozenset())
 
 _IN_CONTAINERS: Final = RunningWords(CONTAINERS_RUNNING)
 RUNNING_WORDS: Final[dict[str, RunningWords]] = {
-    "git": RunningWords(GIT_RUNNING | {"archive"}, ("=", " ", "ext::")),
+    "git": RunningWords(GIT_RUNNING | {"archive", "-u", "--upload-pack", "--receive-pack"}, ("=", "-O", "ext::")),
     **dict.fromkeys(
         names("docker podman nerdctl kubectl oc crictl k docker-compose podman-compose"),
         _IN_CONTAINERS,

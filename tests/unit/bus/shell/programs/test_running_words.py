@@ -50,7 +50,7 @@ def test_without_a_running_word_nothing_is_run(program: str, words: list[str], s
     ("program", "words", "runs"),
     [
         ("git", ["status", "-s"], False),
-        ("git", ["push", "-u", "origin"], False),
+        ("git", ["commit", "-m", "a b"], False),
         ("git", ["-c", "core.pager=rm"], True),
         ("git", ["clone", "ext::rm"], True),
         ("docker", ["ps", "-a"], False),
