@@ -63,6 +63,7 @@ def _read(args: Sequence[Arg], stdin: Output, scope: WordScope) -> None:
     array = options.value("-a")
     lines = scope.budget.cut([line for line in (stdin.text or "").splitlines() if line.strip()])
     if array is not None:
+        scope.origins[array.text] = stdin.programs
         scope.variables[array.text] = tuple(word for line in lines[:1] for word in line.split()) or (UNKNOWN,)
         return
     for place, name in enumerate(targets):

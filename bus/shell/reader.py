@@ -156,7 +156,10 @@ class Reader(Shell):
             output = self.visit(node, NOTHING)
             return Output(self.found.files.keep(output.text), output.programs)
         if sign != b">":
-            return self.visit(node, NOTHING)
+            output = self.visit(node, NOTHING)
+            if not output.programs and any(child.type == "file_redirect" for child in node.named_children[:1]):
+                return Output(output.text, ("cat",))  # `$(< list)`: the shell itself reads the file, as `cat` does
+            return output
         fed, name = self.feeding
         own = (program_name(self.scope.text(name)),) if name is not None else ()
         return self.visit(node, Output(fed.text, fed.programs + own))
@@ -214,9 +217,11 @@ class Reader(Shell):
         """Read `for x in a b`: x is any of the values. A body that changes the directory is read once for each value."""
         name, values = node.child_by_field_name("variable"), node.children_by_field_name("value")
         if name is not None:
-            texts = [text for value in values for text in read_word(value, self.scope).texts]
+            words = [read_word(value, self.scope) for value in values]
+            texts = [text for word in words for text in word.texts]
             if not values:  # `for x; do …`
                 texts = list(self.scope.variables.get("@", ()))
+            self.scope.origins[self.scope.text(name)] = tuple([one for word in words for one in word.sources])
             key, texts = self.scope.text(name), list(self.found.budget.cut(texts)) or [UNKNOWN]
             body, directory = node.child_by_field_name("body"), self.directory
             if body is not None and len(texts) > 1 and _CHANGES_DIRECTORY.search(self.scope.text(body)):
