@@ -1,4 +1,7 @@
-"""Repositories that a line clones and whose scripts it then runs unread: `git clone URL && bash repo/install.sh`."""
+"""Repositories, archives and packages that a line fetches and whose code it then runs unread.
+
+`git clone URL && bash repo/install.sh`, `curl URL | tar x -C /tmp && /tmp/x/run`.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,14 @@ _BUILDERS: Final = names(
 )
 _INSTALLS: Final = lazy_regex(r"(?:un|pre|post|re)?install(?:[-_:]\w+)?|deploy|bootstrap|provision|setup")
 _MOST: Final = 256
+_UNPACKERS: Final = names("tar gtar bsdtar unzip 7z 7za 7zz unar bsdcpio cpio")
+_FETCHERS: Final = names("curl wget aria2c http https xh fetch axel lynx")
+_PACKAGES: Final = (("pip", "download"), ("pip3", "download"), ("npm", "pack"), ("gem", "fetch"), ("apt", "download"))
+"""Programs that download a package as an archive, each with its verb."""
+_FOLDERS: Final = names("-C --directory -d")
+_ARCHIVE: Final = lazy_regex(r"\.(?:tar(?:\.\w+)?|t[gbx]z2?|zip|7z|whl|gem|crate)$")
+_TEMPORARY: Final = ("/tmp/", "/var/tmp/", "/dev/shm/", "/private/tmp/")  # noqa: S108  (only compared with)
+_SHOWING: Final = names("--version -v -V version --help -h help")
 
 
 def cloned_code(items: Sequence[Command]) -> Iterator[Command]:
@@ -45,6 +56,44 @@ def cloned_code(items: Sequence[Command]) -> Iterator[Command]:
             root = command.program in _ROOT
             continue
         root = command.program in _ROOT
+
+
+def unpacked_code(items: Sequence[Command]) -> Iterator[Command]:
+    """The commands that run code of an archive which an earlier one has fetched and unpacked, as they run it."""
+    folders: list[str] = []
+    fetched: list[Command] = []
+    for command in items[:_MOST]:
+        if command.program in _FETCHERS or (command.program, *command.words[:1]) in _PACKAGES:
+            fetched.append(command)
+        elif fetched and command.program in _UNPACKERS:
+            folders += _unpacked_to(command, fetched)
+        elif folders and (_runs_script(command, folders) or _runs_temporary(command, folders)):
+            yield command._replace(code_from=(SOURCE,))
+
+
+def _unpacked_to(command: Command, fetched: Sequence[Command]) -> Iterator[str]:
+    """The folders that an archive from the network is unpacked into; none where it is not known to come from there."""
+    words = command.words
+    archive = next((word for word in words if word[:1] != "-" and _ARCHIVE.search(word)), "")
+    name = posixpath.basename(archive)
+    if not _FETCHERS.isdisjoint(command.piped_from) or (
+        name and any(one.program not in _FETCHERS or name in " ".join(one.words) for one in fetched)
+    ):
+        folder = next((words[place + 1] for place, word in enumerate(words[:-1]) if word in _FOLDERS), "")
+        folder = folder or next((word[2:] for word in words if word[:2] in ("-C", "-o", "-d") and len(word) > 2), "")
+        path = _path(command.directory, folder) if folder else command.directory
+        if path.strip("./") and (folder or f"{path}/".startswith(_TEMPORARY)):
+            yield path
+        elif name:
+            yield _path(path, _ARCHIVE.sub("", name))
+
+
+def _runs_temporary(command: Command, folders: Sequence[str]) -> bool:
+    """Whether a command is a program of one of these folders, if that is a temporary one."""
+    path = _path(command.directory, command.path) if "/" in command.path else ""
+    if not path.startswith(_TEMPORARY) or not _is_inside(path, folders):
+        return False
+    return posixpath.basename(path) not in _CHECKED and not (command.words and _SHOWING.issuperset(command.words))
 
 
 def _folder(command: Command) -> str:
@@ -83,14 +132,11 @@ def _runs(command: Command, folders: Sequence[str], *, root: bool) -> bool:
     """Whether a command runs code of one of these folders that its name or its rights make more than a build or a test."""
     words = command.words
     program = command.program
-    if program in SHELLS or program in ("source", ".") or find_interpreter(program) is not None:
-        if not words or not {"-c", "-m", "-e"}.isdisjoint(words[:1]):
-            return False
-        script = next((word for word in words if word[:1] != "-"), "")
-        return bool(script) and _is_inside(_path(command.directory, script), folders)
+    if _runs_script(command, folders):
+        return True
     if "/" in command.path:
         path, name = _path(command.directory, command.path), posixpath.basename(command.path)
-        return _is_inside(path, folders) and name not in _CHECKED and (root or _SCRIPT.fullmatch(name) is not None)
+        return root and _is_inside(path, folders) and name not in _CHECKED
     if program in _BUILDERS:
         folder = next(
             (words[place + 1] for place, word in enumerate(words[:-1]) if word in ("-C", "--prefix", "-f")), "."
@@ -102,6 +148,20 @@ def _runs(command: Command, folders: Sequence[str], *, root: bool) -> bool:
         if program in ("npm", "pnpm", "yarn", "pip", "pip3", "cargo", "meson", "cmake"):
             return root or (program in ("npm", "pnpm") and not {"-g", "--global"}.isdisjoint(words))
         return root or any(_INSTALLS.fullmatch(word) for word in words)
+    return False
+
+
+def _runs_script(command: Command, folders: Sequence[str]) -> bool:
+    """Whether a command runs a script of one of these folders, by an interpreter or as a program that installs."""
+    words, program = command.words, command.program
+    if program in SHELLS or program in ("source", ".") or find_interpreter(program) is not None:
+        if not words or not {"-c", "-m", "-e"}.isdisjoint(words[:1]):
+            return False
+        script = next((word for word in words if word[:1] != "-"), "")
+        return bool(script) and _is_inside(_path(command.directory, script), folders)
+    if "/" in command.path:
+        path, name = _path(command.directory, command.path), posixpath.basename(command.path)
+        return _is_inside(path, folders) and name not in _CHECKED and _SCRIPT.fullmatch(name) is not None
     return False
 
 

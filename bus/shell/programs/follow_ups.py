@@ -8,7 +8,7 @@ from typing import Final
 from bus.lazy.regex import lazy_regex
 from bus.shell.commands import Command
 from bus.shell.inner import names
-from bus.shell.programs.cloned_code import cloned_code
+from bus.shell.programs.cloned_code import cloned_code, unpacked_code
 from bus.shell.words import UNKNOWN
 
 _MOVES: Final = names("mv gmv")
@@ -28,6 +28,8 @@ def follow_ups(items: Sequence[Command], text: str) -> Iterator[Command]:
         yield from _killed_by_name(items)
     if "clone " in text or "degit" in text or "svn " in text:
         yield from cloned_code(items)
+    if ("://" in text or "download" in text or "pack" in text) and ("tar " in text or "zip " in text or "7z" in text):
+        yield from unpacked_code(items)
 
 
 def _deleted_after_move(items: Sequence[Command]) -> Iterator[Command]:
