@@ -35,6 +35,7 @@ _SHELL_VALUES: Final = names("-o +o -O +O --rcfile --init-file")
 _UNPACKS: Final = frozenset({"tar", "gtar", "bsdtar", "unzip", "7z", "cpio"})
 _INSTALLER: Final = lazy_regex(r"(?i)(?:install|setup|bootstrap)[\w.-]*|[\w.-]+\.(?:sh|bash|run)")
 """Scripts of an unpacked archive that people run unread; `./configure` and the products of a build are not among them."""
+_DELETERS: Final = frozenset({"rm", "srm", "grm", "rimraf"})
 _OUTPUT: Final = UNKNOWN + MAYBE_EMPTY + "/"
 _MOST: Final = 2048
 _LONGEST: Final = 64 * 1024
@@ -266,6 +267,19 @@ class LineState:
         files = self.files
         return bool(self.redirected or files.sources or files.texts or files.socket)
 
+    def add(self, command: Command, args: list[Arg]) -> None:
+        """Add a command. The programs whose output is an operand of a delete count as its earlier stages.
+
+        `rm -rf $(cat list)` is `cat list | xargs rm -rf`. An operand that is only in part an output does not count.
+        """
+        if command.program in _DELETERS:
+            listed = [
+                name for arg in args if UNKNOWN in arg.text and not arg.text.strip(_OUTPUT) for name in arg.sources
+            ]
+            if more := tuple(dict.fromkeys(name for name in listed if name not in command.piped_from)):
+                command = command._replace(piped_from=(*command.piped_from, *more))
+        self.items.append(command)
+
     def may_go_on(self) -> bool:
         """Whether the budget and Python's stack allow to read a further part."""
         if self.depth > _MAX_NODES_DEEP:
@@ -285,21 +299,6 @@ class CommandContext(NamedTuple):
     def reads(self) -> bool:
         """Whether its standard input is a pipe, a file or a text of the line."""
         return bool(self.piped_from) or self.stdin != NOTHING or any(sign == "<" for sign, _ in self.redirects)
-
-
-_DELETERS: Final = frozenset({"rm", "srm", "grm", "rimraf"})
-
-
-def with_lists(command: Command, args: list[Arg]) -> Command:
-    """A deleting command with the programs that print its targets as its earlier stages: `rm -rf $(cat list)`.
-
-    Only operands that are such an output as a whole count. Any other command stays as it is.
-    """
-    if command.program not in _DELETERS:
-        return command
-    listed = [name for arg in args if arg.text.strip(_OUTPUT) == "" and UNKNOWN in arg.text for name in arg.sources]
-    more = tuple(dict.fromkeys(name for name in listed if name not in command.piped_from))
-    return command._replace(piped_from=(*command.piped_from, *more)) if more else command
 
 
 def together(texts: list[str | None]) -> str | None:

@@ -11,16 +11,7 @@ from bus.shell.builtins import STATEFUL, DirectoryStack, apply_builtin, enter, p
 from bus.shell.commands import PRINTING, Command, included, printed, program_name, read_own_output
 from bus.shell.inner import Arg, Inner, args_of
 from bus.shell.interpreters import may_prompt, opens_prompt
-from bus.shell.line_state import (
-    NOTHING,
-    CommandContext,
-    LineState,
-    is_socket,
-    may_write,
-    scripts_made,
-    together,
-    with_lists,
-)
+from bus.shell.line_state import NOTHING, CommandContext, LineState, is_socket, may_write, scripts_made, together
 from bus.shell.plain_lines import Stage, Statement
 from bus.shell.programs.filters import DECODING, REWRITING, is_worked_out
 from bus.shell.programs.known_outputs import prints_for
@@ -289,7 +280,7 @@ class Shell(ABC):
         prompt = known.prompts and opens_prompt(program, args) and not call.reads
         stdin, path = call.stdin.text, known.path
         about = Command(program, words, *call[1:], (), self.directory, self.scripts, False, prompt, stdin, path)
-        found.items.append(with_lists(about, args))
+        found.add(about, args)
         text = printed(program, words, call.stdin) if known.prints else None
         if text is None and call.redirects:
             text = included(program, call.redirects)
