@@ -372,8 +372,7 @@ class Shell(ABC):
         variables |= parameters(inner.parameters)
         directory = enter(self.directory, inner.directory) if inner.directory else self.directory
         reader = type(self)(self.found, variables, "~" if inner.remote else directory)
-        reader.scope.origins["_"] = inner.sources
-        reader.inside = (*self.inside, inner.alias) if inner.alias else self.inside
+        reader.inside, reader.scope.origins["_"] = (*self.inside, *filter(None, [inner.alias])), inner.sources
         # Unknown parts go into the nested script as parameters without a value, and are unknown there again.
         text = (inner.script or "").replace(UNKNOWN, "${_}").replace(UNSET, "${__}")
         printed_text = reader.script(text, self.scripts + 1, call.stdin if call.stdin.text != inner.script else NOTHING)
