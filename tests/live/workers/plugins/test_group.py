@@ -147,6 +147,7 @@ async def test_handlers_answer_observe_and_fail_alone(answers: HookFile, tmp_pat
         assert "did not answer within 1 s" in failures["waits"]
         (state,) = group.states()
         assert (state.state, state.restarts, state.calls, state.failures) == ("running", 0, 14, 8)
+        assert 0 < state.p50_ms <= state.p99_ms
         assert [name for name, _, _ in state.handlers][:3] == ["ask", "change", "block"]
     assert log.read_text().endswith("unloaded\n")
 
