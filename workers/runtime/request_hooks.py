@@ -44,6 +44,8 @@ class RequestHooks:
         """`recall` looks up what a session did; without it, nothing is known of any session."""
         self.hook_set, self._run, self._recall = hook_set, run, recall
         self._memory: Memory | None = None
+        self._has_deeds = False
+        """Whether the look-up asked for what the session did: the first conditions may have read other facts only."""
         self._session: Session = None
         self._checks: RuleChecks | None = None
         self._until = 0.0
@@ -67,8 +69,13 @@ class RequestHooks:
         return hook_set.blocking(event, findings, self._disk, session)
 
     async def _look_up(self, event: Event, conditions: Sequence[Condition]) -> Session:
-        """What the conditions read of the event's session; its record is asked once for a request."""
-        if self._memory is None:
+        """What the conditions read of the event's session.
+
+        Its record is asked once for a request, and once more where a changed input fits conditions that read more.
+        """
+        reads_deeds = any(condition.facts for condition in conditions)
+        if self._memory is None or (reads_deeds and not self._has_deeds):
+            self._has_deeds = reads_deeds
             seconds = None if self._checks is None else max(0.0, self._until - time.monotonic())
             try:
                 self._memory = NOTHING if self._recall is None else await self._recall(event, conditions, seconds)

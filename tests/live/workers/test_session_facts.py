@@ -7,16 +7,23 @@ import json
 import re
 from typing import Any
 
+import msgspec
 import pytest
 
 from bus.events import Event
+from bus.hooks import Hook
+from bus.hooksets.hookfile import parse_hook_file
+from bus.hooksets.in_force import HookSet, Layered
+from bus.matching.conditions import compile_condition
+from bus.outcomes import Outcome
 from bus.verdicts import Verdict
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from tests.support.running import bash, dispatching, do, evaluating, happened, publish_hooks, put, verdict
 from tests.support.servers import Server
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, until
 from workers.memory import recall
+from workers.runtime.request_hooks import RequestHooks
 
 pytestmark = pytest.mark.req("X-13")
 
@@ -155,3 +162,36 @@ async def test_the_same_call_with_the_same_outcome_is_a_loop_and_polling_is_none
         assert [await call("make", "error in 2 s") for _ in range(5)] == ["abstain"] * 3 + ["deny"] * 2
         await happened(connections, keys, Event(type="user:prompt_submit", source="claude", session="s"))
         assert await call("make", "error in 1 s") == "abstain", "a person has written in between"
+
+
+async def test_a_changed_input_finds_the_facts_that_its_own_conditions_read(
+    server: Server, keys: Keys, connections: Connections
+) -> None:
+    """The condition that the first input fits reads no deed, and the one of the changed input does."""
+    looped = {"id": "looped", "on": "tool:pre_execute:bash", "when": "session.repeats > 9"}
+    untested = {"id": "untested", "on": "tool:pre_execute:bash", "when": '!session.ran("pytest").found'}
+    file = parse_hook_file(
+        rules(
+            {**looped, "rule": {"decision": "deny", "reason": "a loop", "commands": [{"program": ["make"]}]}},
+            {**untested, "rule": {"decision": "deny", "reason": "untested", "commands": [{"program": ["git"]}]}},
+        ),
+        "fleet",
+    )
+    assert not file.problems
+    hook_set = HookSet([Layered("fleet", "1", file)]).prepare()
+
+    async def run(hook: Hook, _event: Event, _seconds: float) -> Outcome:
+        raise AssertionError(f"{hook.id} is a rule")
+
+    async with dispatching(server.url, keys):
+        await happened(connections, keys, done(command="pytest -q", output={"exit_code": 0}))
+        record, first = recall.Recall(connections, keys), done(kind="tool:pre_execute", command="make")
+
+        async def has_run() -> bool:
+            return bool((await record.read(first, [compile_condition(untested["when"])], 1.0)).deeds)
+
+        await until(has_run, "the run is on record")
+        hooks = RequestHooks(hook_set, run, record.read)
+        assert await hooks.fitting(first) == []
+        changed = msgspec.structs.replace(first, input={"command": "git push"})
+        assert [hook.id for hook in await hooks.fitting(changed)] == []
