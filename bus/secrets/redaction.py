@@ -23,7 +23,7 @@ from bus.events import Event
 from bus.lazy.regex import lazy_regex
 from bus.matching.facts.command_secrets import hidden_words, hide_in_commands, is_program
 from bus.matching.facts.token_formats import PRIVATE_KEY, TOKEN_FORMATS, WEBHOOK_URL
-from bus.matching.regexes import compile_regex
+from bus.matching.regexes import LiteralSearch, compile_regex
 from bus.secrets.replacements import REDACTED, count_replacements, hide
 
 TEXT_LIMIT = 64 * 1024  # characters of one string that are scanned
@@ -208,7 +208,7 @@ _RULES = (
     ),
 )
 
-_NEEDLES = tuple(sorted({needle for rule in _RULES for needle in rule.needles}))
+_NEEDLES = LiteralSearch(sorted({needle for rule in _RULES for needle in rule.needles}))
 _ANY_NEEDLE = "|".join(
     sorted({rule.gate or re.escape(needle) for rule in _RULES for needle in (("",) if rule.gate else rule.needles)})
 )
@@ -222,7 +222,7 @@ def redact_text(text: str) -> str:
         text = text[:TEXT_LIMIT]
     given, lowered = text, text.lower()
     if compile_regex(_ANY_NEEDLE, own=True).search(lowered) is not None:
-        found = [needle for needle in _NEEDLES if needle in lowered]
+        found = _NEEDLES.find(lowered)
         for rule in _RULES:
             if not rule.needles.isdisjoint(found):
                 text = rule.pattern.sub(rule.replace, text)

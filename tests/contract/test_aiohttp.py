@@ -40,7 +40,10 @@ async def connector() -> AsyncIterator[BoundedConnector]:
 def imported_modules(path: Path) -> set[str]:
     """The modules of aiohttp that a file imports from."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    text = path.read_text()
+    if "aiohttp" not in text:
+        return names
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom):
             names.add(node.module or "")
         elif isinstance(node, ast.Import):

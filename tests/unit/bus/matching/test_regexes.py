@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bus.errors import PatternError
-from bus.matching.regexes import compile_alternatives, compile_regex, is_found
+from bus.matching.regexes import LiteralSearch, compile_alternatives, compile_regex, is_found
 
 TEXTS = ("", "a", "ab", "a)b", "[x]", "A+B", "x\ny", "\\", "(")
 
@@ -37,3 +39,10 @@ def test_a_wrong_pattern_among_others_is_as_wrong_as_alone(wrong: str, place: in
 def test_a_pattern_finds_among_others_what_it_finds_alone(pattern: str) -> None:
     alone, among = compile_regex(pattern), compile_alternatives(["none", pattern, "(?:never)"])
     assert [is_found(among, text) for text in TEXTS] == [alone.search(text) is not None for text in TEXTS]
+
+
+@given(text=st.text(st.sampled_from("abc-漢\ud83dé"), max_size=30) | st.text(max_size=10))
+def test_a_search_for_literals_finds_what_a_search_for_each_finds(text: str) -> None:
+    literals = ("a", "ab", "abc", "bc", "c-", "-", "aa", "b" * 20, ".", "[a]")
+    assert LiteralSearch(literals).find(text) == {one for one in literals if one in text}
+    assert LiteralSearch(()).find(text) == frozenset()
