@@ -21,7 +21,7 @@ from bus.hooksets.guard_watch import GuardWatch
 from bus.hooksets.hookfile import HookFile
 from bus.hooksets.layers import Layered, content_key, guard_hooks, highest, place_entry
 from bus.hooksets.published import KEPT_VERSIONS, current_version, load_version
-from bus.hooksets.sieve import Sieve
+from bus.hooksets.sieve.sieve import Sieve
 from bus.hooksets.trust import trusted_file
 from bus.hooksets.watched_file import WatchedFile
 from bus.hooksets.workflows.carried import is_left

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 from bus.lazy.regex import lazy_regex
+from bus.matching.facts.package_names import PackageKind, kinds_of_packages
 from bus.matching.flags import Flags, flags_of
 from bus.matching.paths import Place, is_outside, located
 from bus.matching.subcommands import Verbs, verbs_of
@@ -89,6 +90,11 @@ class CommandFacts:
     def changed(self) -> tuple[str, ...]:
         """The paths that it writes, replaces or removes."""
         return changed(self.command, self.operands if self.program in CHANGING else None)
+
+    @_Fact
+    def installed(self) -> frozenset[PackageKind]:
+        """The kinds of the packages that it installs, runs or writes into a manifest."""
+        return kinds_of_packages(self.command, self.place)
 
     @_Fact
     def empties_own_input(self) -> bool:

@@ -11,7 +11,6 @@ from bus.matching.command_facts import CommandFacts
 from bus.matching.command_match import CommandMatch, Touched
 from bus.matching.facts.branches import branch_of
 from bus.matching.facts.hosts import kinds_of
-from bus.matching.facts.package_names import kinds_of_packages
 from bus.matching.facts.sql_files import destroyed_by_files
 from bus.matching.flags import compile_flags
 from bus.matching.globs import PathMatcher, compile_path_globs, compile_text_glob, text_of
@@ -103,7 +102,7 @@ def compile_command_match(match: CommandMatch, *, of_known_program: bool = False
         checks.append(lambda facts: not reached.isdisjoint(kinds_of(facts.command)))
     if match.installs:
         installed = frozenset(match.installs)
-        checks.append(lambda facts: not installed.isdisjoint(kinds_of_packages(facts.command, facts.place)))
+        checks.append(lambda facts: not installed.isdisjoint(facts.installed))
     if match.branch:
         branches = _any_text(match.branch)
         checks.append(lambda facts: (name := branch_of(facts.command, facts.place)) != "" and branches((name,)))
@@ -193,6 +192,12 @@ def programs_of(match: CommandMatch) -> frozenset[str] | None:
     """The names of the programs that fitting commands have; None if they cannot be listed."""
     exact = _exact(match.program)
     return exact if exact and len(exact) == len(set(match.program)) else None
+
+
+def programs_left_out(matches: Sequence[CommandMatch]) -> frozenset[str]:
+    """The names of programs that no command which fits one of the conditions has; not each such name may be known."""
+    each = [_exact(match.program_none) for match in matches]
+    return each[0].intersection(*each[1:]) if each else frozenset()
 
 
 def marks_of(match: CommandMatch) -> frozenset[str]:

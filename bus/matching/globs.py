@@ -122,6 +122,8 @@ class PathIndex:
             together.setdefault((_longest_text(glob), keys), []).append(glob)
         self._nameless = tuple((text, _together(globs), keys) for (text, keys), globs in together.items())
         """Patterns without a name: a text that fitting paths contain, the matcher, and the keys of its sets."""
+        self._fits_nameless = _together(nameless) if len(self._nameless) > _FEW else None
+        """All of them together, where they are too many to be looked at one by one for each path."""
         self._by_name = {
             name: tuple((_together(globs), keys) for globs, keys in each.items()) for name, each in patterns.items()
         }
@@ -139,9 +141,10 @@ class PathIndex:
                 for matches, keys in by_name[name]:
                     if not keys <= found and matches(path, place):
                         found |= keys
-        for text, matches, keys in self._nameless:
-            if text in path and matches(path, place):
-                found |= keys
+        if self._fits_nameless is None or self._fits_nameless(path, place):
+            for text, matches, keys in self._nameless:
+                if text in path and matches(path, place):
+                    found |= keys
         if self._own and own.contain(path):
             found |= self._own
         if self._above and path in own.above:

@@ -14,6 +14,7 @@ from bus.events import SOURCES, Event, EventType, source_name
 from bus.lazy.regex import lazy_regex
 from bus.matching.regexes import Regex, compile_regex
 from bus.tool_inference import infer
+from bus.tool_names import CANONICAL
 from bus.tools import tool_names
 
 _TYPES: Final = frozenset(kind.value for kind in EventType)
@@ -209,6 +210,8 @@ _LAST_NAMES: Final[list[tuple[Event, tuple[str, ...]]]] = []
 
 def _further_names(event: Event) -> tuple[str, ...]:
     """The inferred tool names of an event's call; inferred once (100 microseconds), though several indexes need them."""
+    if event.tool in CANONICAL:
+        return infer(event.tool, event.input).tools  # at once: such a tool does nothing else, or applies a patch
     for known, names in _LAST_NAMES:
         if known is event:
             return names

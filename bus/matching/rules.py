@@ -267,16 +267,15 @@ def unread_notes(rules: Iterable[Rule], event: Event) -> tuple[str, ...]:
 class SeenCall:
     """Facts about one tool call, computed once for all rules: its command line, the commands in it, and its paths."""
 
-    __slots__ = ("_disk", "_facts", "_given", "_line", "_secrets", "event", "text")
+    _line: Commands | None = None
+    _disk: Disk | None = None
+    _facts: Sequence[CommandFacts] | None = None
+    _given: CommandFacts | None = None
+    _secrets: tuple[Secret, ...] | None = None
 
     def __init__(self, event: Event) -> None:
         self.event = event
         self.text = command_of(event)
-        self._line: Commands | None = None
-        self._disk: Disk | None = None
-        self._facts: Sequence[CommandFacts] | None = None
-        self._given: CommandFacts | None = None
-        self._secrets: tuple[Secret, ...] | None = None
 
     def secrets(self) -> tuple[Secret, ...]:
         """The secrets in what it adds, or in the prompt."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from bus.hooksets.guards import load_pack, packs
-from bus.hooksets.sieve import asked_patterns
+from bus.hooksets.sieve.sieve import asked_patterns
 from bus.matching.needles import TABLE, computed_needles, packed, table_key
 
 

@@ -165,6 +165,7 @@ _COLLECTORS: Final = (
 _ADDRESSES: Final = frozenset({"url", "urls", "uri", "link", "href", "endpoint", "address"})
 
 
+@lru_cache(maxsize=32)
 def kinds_of(command: Command) -> frozenset[HostKind]:
     """What kinds of hosts a command names in its arguments; a host that the shell works out is left out."""
     found: set[HostKind] = set()

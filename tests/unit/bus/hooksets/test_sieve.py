@@ -16,7 +16,7 @@ from bus.hooks import Hook
 from bus.hooksets.guards import DEFAULT_PACKS
 from bus.hooksets.guards.corpus import read_corpus
 from bus.hooksets.in_force import HookSet, Layered
-from bus.hooksets.sieve import Sieve
+from bus.hooksets.sieve.sieve import Sieve
 from bus.matching.command_facts import CommandFacts
 from bus.matching.command_match import CommandMatch
 from bus.matching.command_rules import compile_command_match
@@ -149,6 +149,10 @@ def test_what_two_parts_of_an_expression_ask_for_has_to_be_there_both() -> None:
         (CommandMatch(program=("p",), flags_any=("-f",)), "p -rf"),
         (CommandMatch(program=("p",), line=("a b",)), "x=b; p a $x"),
         (CommandMatch(program=("p*",), line=("a b",)), "pp a b"),
+        (CommandMatch(program=("p",), args=("*/$…",)), "p a/$x"),
+        (CommandMatch(program=("p",), args=("$…", "$…/*")), "p $(cat f)/b"),
+        (CommandMatch(program=("p",), piped_from=("q",)), "q a | tail | sudo p"),
+        (CommandMatch(subcommand=("a",), program_none=("p", "q*")), "p a; r a"),
     ],
 )
 def test_a_rule_that_fits_comes_through(match: CommandMatch, line: str) -> None:
@@ -170,6 +174,19 @@ def test_a_rule_whose_words_are_nowhere_is_left_out() -> None:
     assert Sieve(rules).passing(*read("p a abd")) == set()
     sieve = Sieve({"it": Rule(command=("abc",))})
     assert sieve.always | sieve.passing(*read("p")) == set()
+
+
+@rows(
+    ("match", "line"),
+    [
+        (CommandMatch(program=("p",), piped_from=("q",)), "q abc; p b | tail"),
+        (CommandMatch(program=("p",), args=("*/$…",)), "p abc/b"),
+        (CommandMatch(subcommand=("abc",), program_none=("p", "q")), "p abc; q abc"),
+    ],
+)
+def test_a_rule_about_other_programs_pipes_or_unknown_parts_is_left_out(match: CommandMatch, line: str) -> None:
+    sieve = Sieve({"it": Rule(command=("abc",), commands=(match,))})
+    assert sieve.always | sieve.passing(*read(line)) == set()
 
 
 @pytest.mark.req("X-09")

@@ -6,7 +6,7 @@ import pytest
 
 from bus.hooksets.guards import load_pack, packs
 from bus.hooksets.guards.needle_table import table
-from bus.hooksets.sieve import asked_patterns
+from bus.hooksets.sieve.sieve import asked_patterns
 from bus.matching.needles import computed_needles, needles_of, table_key, tabled
 
 FRESH = 0.95
