@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from bus.hooksets.in_force import Watcher
 from bus.hooksets.projects import accept
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
-from tests.support.plugins import DENIES, enabled, plugin
-from tests.support.running import ask, evaluating, until_true
+from tests.support.plugins import DENIES, enabled, plugin, tool_call
+from tests.support.running import HOST, ask, evaluating, until_true
 from tests.support.servers import Server
 from tests.support.waiting import until
 from workers.gateway.gobby.loaded_plugins import counted, loaded_plugins
 from workers.plugins.records import list_plugins, reload_plugin
+from workers.plugins.when_enabled import PluginsWhenEnabled
 
 RULES = """
 hooks:
@@ -115,3 +117,23 @@ def test_without_a_plugin_nothing_of_them_is_imported() -> None:
     loaded = set(done.stdout.split())
     assert "workers.plugins.when_enabled" in loaded
     assert not loaded & {"workers.plugins.host", "workers.plugins.process", "bus.plugins"}
+
+
+@pytest.mark.req("G-11")
+async def test_a_worker_that_is_not_the_one_to_run_plugins_starts_them_with_the_first_event_only(
+    keys: Keys, connections: Connections, tmp_path: Path
+) -> None:
+    """The host worker beside the evaluators of its own `up`: a second instance would count apart from the first."""
+    file = enabled(tmp_path, {"tested": plugin(DENIES)})
+    watcher = Watcher(connections, keys, host=HOST, user_file=file, trust_file=tmp_path / "trust")
+    await watcher.refresh(force=True)
+    plugins = PluginsWhenEnabled(connections, keys, watcher, "host-1", at_once=False)
+    try:
+        await plugins.maintain()
+        assert not plugins.is_started
+        event = tool_call("forbidden", host=HOST)
+        (hook,) = watcher.for_event(event).blocking(event)
+        assert (await plugins.run(hook, event, 30)).decision == "deny"
+        assert plugins.is_started
+    finally:
+        await plugins.close()
