@@ -65,7 +65,7 @@ def unpacked_code(items: Sequence[Command]) -> Iterator[Command]:
     for command in items[:_MOST]:
         if command.program in _FETCHERS or (command.program, *command.words[:1]) in _PACKAGES:
             fetched.append(command)
-        elif fetched and command.program in _UNPACKERS:
+        elif fetched and (command.program in _UNPACKERS or (command.program, *command.words[:1]) == ("gem", "unpack")):
             folders += _unpacked_to(command, fetched)
         elif folders and (_runs_script(command, folders) or _runs_temporary(command, folders)):
             yield command._replace(code_from=(SOURCE,))
@@ -86,6 +86,8 @@ def _unpacked_to(command: Command, fetched: Sequence[Command]) -> Iterator[str]:
             yield path
         elif name:
             yield _path(path, _ARCHIVE.sub("", name))
+            if any(one.program == "npm" for one in fetched):  # each of npm's archives has this one folder
+                yield _path(path, "package")
 
 
 def _runs_temporary(command: Command, folders: Sequence[str]) -> bool:

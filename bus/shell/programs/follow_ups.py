@@ -28,7 +28,9 @@ def follow_ups(items: Sequence[Command], text: str) -> Iterator[Command]:
         yield from _killed_by_name(items)
     if "clone " in text or "degit" in text or "svn " in text:
         yield from cloned_code(items)
-    if ("://" in text or "download" in text or "pack" in text) and ("tar " in text or "zip " in text or "7z" in text):
+    if ("://" in text or "download" in text or "pack" in text) and (
+        "tar " in text or "zip " in text or "7z" in text or "gem " in text
+    ):
         yield from unpacked_code(items)
 
 
