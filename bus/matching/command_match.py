@@ -177,7 +177,12 @@ class CommandMatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         ),
     ] = ()
     piped_from: Annotated[
-        Texts, Meta(description="Programs in an earlier stage of the same pipeline.", examples=[["find", "ls"]])
+        Texts,
+        Meta(
+            description="Programs in an earlier stage of the same pipeline; for `rm` and its like also those whose output is "
+            "a whole argument, as in `rm $(cat list)`.",
+            examples=[["find", "ls"]],
+        ),
     ] = ()
     code_from: Annotated[
         Texts,
