@@ -195,9 +195,16 @@ def programs_of(match: CommandMatch) -> frozenset[str] | None:
 
 
 def programs_left_out(matches: Sequence[CommandMatch]) -> frozenset[str]:
-    """The names of programs that no command which fits one of the conditions has; not each such name may be known."""
-    each = [_exact(match.program_none) for match in matches]
-    return each[0].intersection(*each[1:]) if each else frozenset()
+    """Names in the conditions' `program_none` that no command which fits one of the conditions has."""
+    names = frozenset[str]().union(*(_exact(match.program_none) for match in matches))
+    return frozenset(name for name in names if not any(_may_name(match, name) for match in matches))
+
+
+def _may_name(match: CommandMatch, program: str) -> bool:
+    """Whether a command of this program may fit the condition."""
+    if program in _exact(match.program_none):
+        return False
+    return not match.program or any(compile_text_glob(name)(program) for name in match.program)
 
 
 def marks_of(match: CommandMatch) -> frozenset[str]:

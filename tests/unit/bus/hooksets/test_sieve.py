@@ -153,6 +153,7 @@ def test_what_two_parts_of_an_expression_ask_for_has_to_be_there_both() -> None:
         (CommandMatch(program=("p",), args=("$…", "$…/*")), "p $(cat f)/b"),
         (CommandMatch(program=("p",), piped_from=("q",)), "q a | tail | sudo p"),
         (CommandMatch(subcommand=("a",), program_none=("p", "q*")), "p a; r a"),
+        (CommandMatch(program=("p*",), subcommand=("a",), program_none=("pp",)), "p a"),
     ],
 )
 def test_a_rule_that_fits_comes_through(match: CommandMatch, line: str) -> None:
