@@ -68,6 +68,8 @@ ALIASES: Final[Mapping[str, str]] = {
     "pre_compress": "pre_compact",
     "post_tool_use_failure": "after_tool",
     "user_prompt_expand": "user_prompt_expansion",
+    "turn_start": "before_agent",
+    "turn_end": "stop",
 }
 """Claude Code's event names, which Gobby accepts in kebab case, and those of G-21 in snake case."""
 

@@ -22,7 +22,7 @@ from bus.config.documents import Document, PathParts, Plain, load
 from bus.config.hook_file_value import HookFile, bad_headers
 from bus.config.validation import convert, nearest
 from bus.errors import ConfigError, DecodeError, TargetRefused
-from bus.events import Event
+from bus.events import Event, EventType
 from bus.hookfiles.command_results import failure, output
 from bus.hookfiles.gobby_workflows import FOLDER, is_workflow, read_workflows
 from bus.hooks import DEFAULT_TIMEOUT, Endpoint, Hook, HttpCall, Layer
@@ -67,7 +67,9 @@ class _Plugins(msgspec.Struct, frozen=True, kw_only=True):
 class _Webhooks(msgspec.Struct, frozen=True, kw_only=True):
     enabled: bool = False
     endpoints: list[Any] = msgspec.field(default_factory=list)
-    default_timeout: _Seconds = DEFAULT_TIMEOUT
+    default_timeout: _Seconds | None = None
+    timeout: _Seconds | None = None
+    """`default_timeout` in Gobby's own guide."""
     async_dispatch: bool = True
     log_deliveries: bool = False
 
@@ -160,7 +162,7 @@ class _GobbyReader:
             host = _SLUG.sub("-", parse_target(entry.url).host).strip("-")[:40].strip("-")
             name = f"gobby-{host}-{number + 1}"
         origin = f"{self.document.file}:{self.document.place(path)[0]}"
-        timeout = entry.timeout or settings.default_timeout
+        timeout = entry.timeout or settings.default_timeout or settings.timeout or DEFAULT_TIMEOUT
         own = {"log_deliveries": settings.log_deliveries}
         retry = tuple(entry.retry_delay * 2**n for n in range(entry.retry_count))
         if not entry.can_block:
@@ -326,13 +328,18 @@ class _Gobby:
             data |= {"tool_name": tool, "tool_input": tool_input}
         if event.output is not None:
             data["tool_output"] = event.output
+        name = _NAMES.get(event.type, event.type.replace(":", "_"))
         body = {
-            "event": _NAMES.get(event.type, event.type.replace(":", "_")),
+            "event": name,
+            "event_type": name,  # as in Gobby's code, where the plan has `event`
             "timestamp": moment.replace("+00:00", "Z"),
             "session_id": event.session,
             "source": event.source,
             "project_id": event.data.get("project_id") or event.cwd or None,
             "machine_id": event.host,
+            "cwd": event.cwd or None,
+            "task_id": event.data.get("task_id") or None,
+            "metadata": {"is_failure": True} if event.type == EventType.TOOL_ERROR else {},
             "data": data,
         }
         if verdict is not None:

@@ -22,6 +22,7 @@ from bus.config.file_types import ImportEntry
 from bus.config.files import is_gone, read_as_known
 from bus.config.hook_file_value import HookFile, Imported, matcher_checks
 from bus.config.model_entry import ModelEntry
+from bus.config.repeated_imports import without_repeated
 from bus.config.validation import convert
 from bus.errors import ConfigError, NotAccepted, PatternError, TargetRefused
 from bus.hookfiles import find_hooks
@@ -55,10 +56,12 @@ class Trail:
     """The real paths of the files that import this one, outermost first."""
     read: dict[str, str] = field(default_factory=dict)
     """The origin of each import so far, by real path; all trails of one hook file share it."""
+    files: dict[str, str] = field(default_factory=dict)
+    """The same of each file that hooks were read from: a folder that is imported has several."""
 
     def below(self, path: str) -> Trail:
         """The trail of a file that this one imports."""
-        return Trail((*self.above, path), self.read)
+        return Trail((*self.above, path), self.read, self.files)
 
 
 Native = Callable[[Path, Layer, Trail], HookFile]
@@ -192,6 +195,8 @@ def _read(
             )
             if dialect == "gobby":
                 file = with_gobby_plugins(file, target, layer)
+            if not is_native:
+                file = without_repeated(file, trail.files, origin)
             if entry.sha256:
                 names = [*read, *(source.path for source in file.sources)]
                 if place.is_dir() and content_digest(place, names) != entry.sha256:
@@ -267,14 +272,8 @@ def _placed(error: ConfigError, document: Document, path: tuple[str | int, ...],
     else:
         placed = document.error(path, f"{place} is not imported: {error.message}", hint=error.hint)
         if isinstance(error, NotAccepted):
-            placed = NotAccepted(
-                placed.message,
-                file=placed.file,
-                line=placed.line,
-                column=placed.column,
-                path=placed.path,
-                hint=placed.hint,
-            )
+            where: dict[str, Any] = {name: getattr(placed, name) for name in ("file", "line", "column", "path", "hint")}
+            placed = NotAccepted(placed.message, **where)
     placed.source, placed.unread = error.source or document.file, error.unread
     return placed
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -18,7 +19,21 @@ from bus.verdicts import Verdict
 _NAMES: Final = {str(type_): name for name, types in reversed(list(EVENTS.items())) for type_ in types}
 _CALLERS: Final = frozenset({"call_tool", "mcp__gobby__call_tool"})
 """Tools that call another server's tool, named in their input."""
-_DECISIONS: Final = {"allow": "abstain", "modify": "abstain", "ask": "ask", "deny": "deny", "block": "deny"}
+_DICT_KEYS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("decision", "context", "system_message", "reason", "modify_args"), ""),
+    "inject_context": "context",
+    "additionalContext": "context",
+    "systemMessage": "system_message",
+    "stopReason": "reason",
+    "message": "reason",
+}
+"""The keys of a dict that a handler returns in place of a HookResponse, each with its field."""
+_DECISIONS: Final = {
+    **dict.fromkeys(("allow", "approve", "continue", "modify"), "abstain"),
+    "ask": "ask",
+    "deny": "deny",
+    "block": "deny",
+}
 
 
 def hook_event(event: Event, registered: str) -> HookEvent:
@@ -82,6 +97,7 @@ def answer(call: int, returned: object) -> Answer:
     """The answer for what a handler returned; a value that is no response is a failure."""
     if returned is None:
         return Answer(call)
+    returned = _from_dict(returned)
     if not isinstance(returned, HookResponse):
         kind = type(returned).__name__
         return Answer(call, failure=f"returned a {kind}; a handler returns a HookResponse or None")
@@ -103,6 +119,19 @@ def answer(call: int, returned: object) -> Answer:
         returned.system_message or "",
         changed or None,
     )
+
+
+def _from_dict(returned: object) -> object:
+    """The response that a dict means, as Gobby's guide has handlers return one; another value as it is.
+
+    `{"continue": False}` refuses. A dict without a key of a response is no response.
+    """
+    if not isinstance(returned, dict) or not returned.keys() & {"continue", *_DICT_KEYS}:
+        return returned
+    fields = {_DICT_KEYS[key] or key: value for key, value in returned.items() if key in _DICT_KEYS}
+    if returned.get("continue") is False:
+        fields["decision"] = "deny"
+    return HookResponse(**fields)
 
 
 def outcome(hook: Hook, answer: Answer) -> Outcome:

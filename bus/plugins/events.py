@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -55,6 +56,29 @@ class HookEventType(str, Enum):  # noqa: UP042 - plugins compare and print its m
         plain = _HUMP.sub("_", value.strip()).replace("-", "_").lower()
         plain = ALIASES.get(plain, plain)
         return next((member for member in cls if member.value == plain), None)
+
+
+EVENT_TYPE_CLI_SUPPORT: Final[Mapping[HookEventType, Mapping[str, str | None]]] = {
+    HookEventType(name): {"claude": claude, "gemini": gemini, "codex": codex}
+    for name, claude, gemini, codex in (
+        ("session_start", "SessionStart", "SessionStart", "thread/started"),
+        ("session_end", "SessionEnd", "SessionEnd", "thread/archive"),
+        ("before_agent", "UserPromptSubmit", "BeforeAgent", "turn/started"),
+        ("after_agent", "Stop", "AfterAgent", "turn/completed"),
+        ("stop", "Stop", None, None),
+        ("before_tool", "PreToolUse", "BeforeTool", "requestApproval"),
+        ("after_tool", "PostToolUse", "AfterTool", "item/completed"),
+        ("before_tool_selection", None, "BeforeToolSelection", None),
+        ("before_model", None, "BeforeModel", None),
+        ("after_model", None, "AfterModel", None),
+        ("pre_compact", "PreCompact", "PreCompress", None),
+        ("subagent_start", "SubagentStart", None, None),
+        ("subagent_stop", "SubagentStop", None, None),
+        ("permission_request", "PermissionRequest", None, None),
+        ("notification", "Notification", "Notification", None),
+    )
+}
+"""The name of each event in three agents, None where one has none: Gobby's table, which plugins import."""
 
 
 class SessionSource(str, Enum):  # noqa: UP042 - as above

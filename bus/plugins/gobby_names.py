@@ -87,7 +87,8 @@ def _plugins_module(name: str) -> ModuleType:
         )
         for key in keys
     }
-    return _module(name, names)
+    # Gobby's own guide imports the base class as GobbyPlugin.
+    return _module(name, {**names, "GobbyPlugin": plugin.HookPlugin})
 
 
 def _module(name: str, content: dict[str, Any]) -> ModuleType:

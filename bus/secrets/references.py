@@ -61,7 +61,10 @@ def recent_secret(reference: str) -> str:
 
 
 def fill(values: Mapping[str, str]) -> dict[str, str]:
-    """Header values with every `${VAR}`, `${env:VAR}` and `${file:PATH}` replaced; ConfigError if one is missing."""
+    """Header values with every `${VAR}`, `${VAR:-default}`, `${env:VAR}` and `${file:PATH}` replaced.
+
+    Raises ConfigError if one is missing. As in a shell, the default is used for a variable that is not set or empty.
+    """
 
     def variable(match: re.Match[str]) -> str:
         if match[1].startswith("file:"):
@@ -69,13 +72,15 @@ def fill(values: Mapping[str, str]) -> dict[str, str]:
             if _CONTROL.search(secret):
                 raise ConfigError(f"{match[0]} has more than one line; a header cannot")
             return secret
-        name = match[1].removeprefix("env:")
+        name, with_default, default = match[1].removeprefix("env:").partition(":-")
         if not _NAME.match(name):
             raise ConfigError(f"{match[0]} is not a variable", hint="write ${NAME} or ${file:PATH}")
         if name.startswith("FLEETHOOK_"):
             raise ConfigError(
                 f"{match[0]} is a variable of Fleethook itself and is not sent", hint="use another variable"
             )
+        if with_default and not os.environ.get(name):
+            return default
         if name not in os.environ:
             raise ConfigError(f"the variable {name} is not set", hint=f"set {name} where the workers run")
         return os.environ[name]

@@ -17,6 +17,8 @@ from bus.workflows.python_values import NamedFields
 from bus.workflows.values import Workflow
 
 _SHOWN_OUTPUT: Final = 100_000
+_PLAN_FILE: Final = re.compile(r"(?:^|/)\.[a-z]+/plans/[^/]+\.md\Z")
+"""A plan that an agent keeps of its own, such as `.claude/plans/x.md`."""
 
 
 class _EventName(str):
@@ -119,6 +121,7 @@ def event_names(event: Event) -> dict[str, Any]:
         "user_says": lambda *texts: any(_says(prompt, text) for text in texts),
         "command_in": lambda *programs: _command_in(command, programs),
         "command_contains": lambda *texts: any(str(text) in command for text in texts),
+        "is_plan_file": lambda path, *_: _PLAN_FILE.search(str(path)) is not None,
         "len": len,
         "bool": bool,
         "str": _text,

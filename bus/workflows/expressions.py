@@ -24,6 +24,7 @@ _NAMED_PLUGIN: Final = re.compile(r"plugin:([A-Za-z0-9_.-]+):([A-Za-z0-9_-]+)(\s
 _FUNCTION: Final = re.compile(r"\b(plugin_[A-Za-z0-9_]+)\s*\(")
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_]")
 _STRINGS: Final = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'")
+_BRACED: Final = re.compile(_STRINGS.pattern + r"|\$\{\s*([A-Za-z_][\w.]*)\s*\}")
 _MOST_ANSWERS: Final = 32
 """The most answers of plugins that one condition may need."""
 
@@ -48,11 +49,13 @@ def compile_expression(text: str, language: Language) -> Condition | PythonCondi
 
 
 def with_functions(text: str) -> str:
-    """The expression with `plugin:name:condition` written as a function."""
+    """The expression with `plugin:name:condition` written as a function, and the name `x` for `${x}`."""
 
     def function(found: re.Match[str]) -> str:
         return f"{function_name(found[1], found[2])}{found[3] or '()'}"
 
+    if "${" in text:
+        text = _BRACED.sub(lambda found: found[1] or found[0], text)
     return _NAMED_PLUGIN.sub(function, text)
 
 

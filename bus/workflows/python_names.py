@@ -18,7 +18,7 @@ FUNCTIONS: Final = frozenset(
     {
         *PYTHON_FUNCTIONS,
         "user_says", "command_contains", "command_in", "artifact_exists", "has_handoff", "has_previous_session",
-        "mcp_called", "mcp_failed", "mcp_result_is_null", "mcp_result_has",
+        "is_plan_file", "mcp_called", "mcp_failed", "mcp_result_is_null", "mcp_result_has",
         "task_tree_complete", "task_needs_user_review", "has_stop_signal",
     }
 )  # fmt: skip

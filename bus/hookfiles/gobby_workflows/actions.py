@@ -33,6 +33,42 @@ UNSUPPORTED: Final[Mapping[str, str]] = {
     "persist_tasks": "it needs Gobby's store of tasks; `call_mcp_tool` can write them to a tracker with an MCP server",
     "start_new_session": "Fleethook starts no agents; a `shell` action can start one",
     "switch_model": "Fleethook does not choose an agent's model",
+    **dict.fromkeys(
+        (
+            *("require_active_task", "require_task_complete", "require_task_review_or_close_before_stop"),
+            *("require_commit_before_stop", "validate_session_task_scope", "capture_baseline_dirty_files"),
+            *("task_sync_import", "task_sync_export", "get_workflow_tasks", "update_workflow_task"),
+        ),
+        "it needs Gobby's store of tasks; test a variable in a `block_tools` or `block_stop`",
+    ),
+    **dict.fromkeys(
+        (
+            *("memory_save", "memory_recall_relevant", "memory_sync_import", "memory_sync_export", "memory_inject"),
+            *("memory_extract_from_session", "memory_inject_project_context", "memory_extraction_gate"),
+            *("memory_review_gate", "reset_memory_injection_tracking"),
+        ),
+        "it needs Gobby's memory; `call_mcp_tool` can ask a memory server",
+    ),
+    **dict.fromkeys(
+        ("find_parent_session", "restore_context", "restore_from_handoff", "synthesize_title"),
+        "it needs Gobby's list of sessions; `inject_context` tells a session what `generate_handoff` kept of it",
+    ),
+    **dict.fromkeys(
+        ("track_schema_lookup", "track_discovery_step"),
+        "it needs Gobby's own MCP server; `mcp_called(server, tool)` says which tools ran",
+    ),
+    **dict.fromkeys(
+        (
+            *("start_progress_tracking", "stop_progress_tracking", "record_progress", "get_progress_summary"),
+            *("detect_task_loop", "detect_stuck", "record_task_selection"),
+        ),
+        "it needs Gobby's autonomous runs; a rule with `session.repeats` finds loops",
+    ),
+    **dict.fromkeys(
+        ("check_stop_signal", "request_stop", "clear_stop_signal"),
+        "`fleethook stop` stops agents before workflows are asked",
+    ),
+    "run_pipeline": "Fleethook has no pipelines; a `shell` action can run a program",
 }
 """Actions of parts of Gobby that Fleethook does not have, with what to do."""
 
@@ -81,6 +117,11 @@ def read_action(entry: Mapping[str, Any], place: str) -> Action | None:
             values.pop("capture_output", None)
     elif name in {"deny", "block"}:
         kind, values = "deny", {"reason": _text(values.get("reason") or values.get("message"))}
+    elif name == "block_stop":
+        kind = "deny"
+        values = {"reason": _text(values.get("message") or values.get("reason")) or "the work is not finished"}
+    elif name == "end_workflow":
+        kind, values = "end", {}
     elif name == "extract_handoff_context":
         kind = "generate_handoff"
     elif name == "call_mcp_tool":

@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 from bus.errors import ConfigError
 
 BASE: Final = "HookPlugin"
+OTHER_BASE: Final = "GobbyPlugin"
+"""The name of the same class in Gobby's guide."""
 DECORATOR: Final = "hook_handler"
 _EVENTS: Final = "HookEventType"
 
@@ -72,12 +74,13 @@ class _Source:
 
     def __init__(self, tree: ast.Module) -> None:
         self.constants = _class_constants(tree, _constants(tree.body, {}))
-        self.names = {BASE: {BASE}, DECORATOR: {DECORATOR}}
+        self.names = {BASE: {BASE, OTHER_BASE}, DECORATOR: {DECORATOR}}
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):
                 for alias in node.names:
-                    if alias.name in self.names:
-                        self.names[alias.name].add(alias.asname or alias.name)
+                    name = BASE if alias.name == OTHER_BASE else alias.name
+                    if name in self.names:
+                        self.names[name].add(alias.asname or alias.name)
         classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
         self.classes = {node.name: node for node in classes}
         direct = sum(len(_methods_calls(self, method)) for node in classes for method in _methods(node))

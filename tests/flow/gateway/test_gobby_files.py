@@ -57,6 +57,7 @@ OTHERS = (
         "async-tools",
         "own-logging",
         "plan-router",
+        "guide-style",
     ),
 )
 
@@ -98,6 +99,10 @@ CALLS = (
     bash("respond allow-args", "echo allowed", refused=False),
     bash("respond none", refused=False),
     bash("respond dict", "returned a dict", refused=False),
+    bash("guide-no", "the guide says no at PreToolUse"),
+    bash("guide-block", "the guide blocks"),
+    bash("guide-modify", "echo guided", refused=False),
+    bash("guide-other", refused=False),
     bash("fields", "fields: all right"),
     bash("observed-deny", "observers denied"),
     bash("star-deny", "star denied"),
@@ -144,6 +149,7 @@ CALLS = (
         "pre-tool-use", {"tool_name": "WebFetch", "tool_input": {"url": "https://x.org"}}, ("no docs: https://x.org",)
     ),
     Call("user-prompt-submit", {"prompt": "!routed"}, ("routed context", "routed to the person"), refused=False),
+    Call("user-prompt-submit", {"prompt": "guide me"}, ("guided", "to the person"), refused=False),
     Call("user-prompt-submit", {"prompt": "forbidden thing"}, ("this prompt is forbidden",)),
     Call("user-prompt-submit", {"prompt": "remind milk"}, ("reminder: milk",), refused=False),
     Call("user-prompt-submit", {"prompt": "loop-no"}, ("loop before_agent",)),

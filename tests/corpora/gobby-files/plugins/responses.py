@@ -12,7 +12,7 @@ FORMS = {
     "modify": lambda: HookResponse(decision="modify", modify_args={"command": "echo modified"}, reason="responses modified"),
     "allow-args": lambda: HookResponse(decision="allow", modify_args={"command": "echo allowed"}),
     "none": lambda: None,
-    "dict": lambda: {"decision": "deny", "reason": "a dict is not a response"},
+    "dict": lambda: {"tool": "a dict that is no response"},
     "string": lambda: "deny",
     "true": lambda: True,
 }

@@ -163,11 +163,15 @@ def test_the_body_is_gobbys_whatever_agent_it_came_from() -> None:
     body = json.loads(GOBBY.http_body(event, None))
     assert body == {
         "event": "before_tool",
+        "event_type": "before_tool",
         "timestamp": "2023-11-14T22:13:20.000Z",
         "session_id": "s",
         "source": "gemini",
         "project_id": "/p",
         "machine_id": "m",
+        "cwd": "/p",
+        "task_id": None,
+        "metadata": {},
         "data": {"cwd": "/p", "tool_name": "Bash", "tool_input": {"command": "ls"}},
     }
     assert find_http("gobby") is GOBBY
