@@ -9,7 +9,7 @@ import pytest
 from bus.hooksets.hookfile import load_hook_file
 from bus.secrets.references import fill
 
-pytestmark = [pytest.mark.unit, pytest.mark.req("G-06", "G-23")]
+pytestmark = pytest.mark.req("G-06", "G-23")
 
 CONFIG = """
 hook_extensions:
