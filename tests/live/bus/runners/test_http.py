@@ -256,6 +256,7 @@ def test_headers_are_filled_once_and_never_with_the_buss_own(monkeypatch: pytest
     (tmp_path / "key").write_text("t0k\n")
     (tmp_path / "lines").write_text("a\r\nX: y")
     assert fill({"x": "a ${A} $A {A}", "y": "${env:A}"}) == {"x": "a ${B} $A {A}", "y": "${B}"}
+    assert fill({"x": "${A:-b}"}) == {"x": "${B}"}, "as Gobby's configuration has it"
     assert fill({"Authorization": f"Bearer ${{file:{tmp_path / 'key'}}}"}) == {"Authorization": "Bearer t0k"}
     monkeypatch.setenv("FLEETHOOK_REDIS_URL", "redis://:hunter2@h")
     others = [f"${{file:{tmp_path / name}}}" for name in ("lines", "gone")]
@@ -263,7 +264,8 @@ def test_headers_are_filled_once_and_never_with_the_buss_own(monkeypatch: pytest
         "${FLEETHOOK_REDIS_URL}",
         "${env:FLEETHOOK_REDIS_URL}",
         "${}",
-        "${A:-b}",
+        "${:-b}",
+        "${FLEETHOOK_REDIS_URL:-b}",
         "${env:}",
         "${file:}",
         *others,
