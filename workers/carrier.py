@@ -35,13 +35,14 @@ from workers.plugins.when_enabled import PluginsWhenEnabled
 from workers.runtime.consumer_loop import cancel_tasks, consume, drain, let_entries_accumulate
 from workers.runtime.counters import Counters, Names, attempt_counts, background_counts
 from workers.runtime.in_flight import InFlight
+from workers.runtime.job_starter import CARRIERS
 from workers.runtime.process import DRAIN_SECONDS, SELDOM_THRESHOLDS
 from workers.workflows.at_work import Workflows
 from workers.workflows.deliveries import WorkflowDeliveries
 
 log = logging.getLogger("fleethook.carrier")
 
-GROUP: Final = "carriers"
+GROUP: Final = CARRIERS
 LEASE_MARGIN_MS: Final = 5_000
 """For this long after its timeout, an attempt without an outcome still counts as in flight for its target."""
 

@@ -29,7 +29,6 @@ from bus.wire.connections import Connections
 from bus.wire.consumer import Consumer
 from bus.wire.keys import HEARTBEAT_MS, Keys
 from bus.wire.streams import MOST_DELIVERIES, ScriptCall, StreamEntry, call, call_all, checked
-from workers.carrier import GROUP as CARRIERS
 from workers.coverage.marks import CallMarks
 from workers.coverage.open_sessions import OpenSessions
 from workers.coverage.reports import Reports
@@ -43,7 +42,7 @@ from workers.records.bulk_jobs import waiting_jobs
 from workers.runtime.consumer_loop import TURN_SECONDS, cancel_tasks, consume, let_entries_accumulate
 from workers.runtime.counters import Counters, agent_fallback_counts, event_counts
 from workers.runtime.hook_loops import lineage, loop_text
-from workers.runtime.job_starter import Enqueue, Intervals, JobStarter
+from workers.runtime.job_starter import CARRIER_SECONDS, CARRIERS, Enqueue, Intervals, JobStarter
 from workers.runtime.spooled_once import keep_if_first
 from workers.runtime.stream_repair import Repairs
 from workers.waiting.long_read import READ_SECONDS, LongRead
@@ -79,7 +78,6 @@ _MOST_WOKEN: Final = 500
 _UNPARK_SECONDS: Final = 2.0
 _SOON_SECONDS: Final = 2.0
 """What is due sooner keeps the dispatcher from a long read."""
-_CARRIER_SECONDS: Final = 0.5
 _CATCH_UP_SECONDS: Final = 3.0
 """For at most this long a new active dispatcher reads no new events while another one still holds older ones
 (`order: fifo`)."""
@@ -115,7 +113,7 @@ class Dispatcher:
         )
         self._host = host_name()
         self._streams = (keys("deliveries"), keys("deliveries", self._host))
-        self._jobs = JobStarter(connections, keys, self.name, self._streams, CARRIERS, enqueue)
+        self._jobs = JobStarter(connections, keys, self.name, enqueue)
         self._intervals = Intervals()
         self._hosts, self._records = Hosts(connections, keys), KnownRecords()
         self._repairs = Repairs(connections, keys, self.name)
@@ -167,6 +165,7 @@ class Dispatcher:
             self._active = False
             await self._consumer.beat()  # so that `fleethook worker --health` sees it
             await self._dispatch_own()
+            await self._jobs.start_carriers(own_only=True)
             await _pause(stop, STANDBY_SECONDS)
         return True
 
@@ -227,7 +226,7 @@ class Dispatcher:
             await self._dispatch(entries)
         self._work_added = self._work_added or bool(entries) or woken
         busy_interval = _BUSY_CHECK_SECONDS if self._jobs.has_carriers else 0.0
-        if self._intervals.due("carriers", busy_interval if self._work_added else _CARRIER_SECONDS):
+        if self._intervals.due("carriers", busy_interval if self._work_added else CARRIER_SECONDS):
             await self._jobs.start_carriers()
             self._work_added = False
         await self._parked.find()

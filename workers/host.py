@@ -42,12 +42,13 @@ from workers.runtime.consumer_loop import cancel_tasks, consume, drain, with_hea
 from workers.runtime.counters import Counters
 from workers.runtime.file_notices import FileNotices
 from workers.runtime.hook_loops import lineage, without_loops
+from workers.runtime.job_starter import CARRIER_SECONDS, Enqueue, Intervals, JobStarter
 from workers.runtime.process import DRAIN_SECONDS
 from workers.runtime.request_hooks import RequestHooks
 from workers.runtime.rule_checks import RuleChecks
 from workers.runtime.slow_hooks import Slots, extended_ms
 from workers.waiting.long_read import LongRead
-from workers.waiting.looks import Look
+from workers.waiting.looks import Look, work_if
 from workers.workflows.at_work import Workflows
 
 log = logging.getLogger("fleethook.host")
@@ -66,6 +67,7 @@ class HostWorker:
         keys: Keys,
         watcher: Watcher,
         connections: Connections,
+        enqueue: Enqueue,
         *,
         slots: int = 8,
         drain: float = DRAIN_SECONDS,
@@ -94,10 +96,12 @@ class HostWorker:
         self._clock = ServerClock(connections)
         self._slots, self._drain = Slots(slots), drain
         self._counters = Counters(connections, keys)
+        self._jobs, self._intervals = JobStarter(connections, keys, self.name, enqueue), Intervals()
+        self._deliveries_added = False
         reports = (partial(self._notices.publish, watcher), self._recorder.keep, self._counters.send)
         always, looks = (
             (self._clock.measure, *reports, self._plugins.maintain),
-            [Look(("GET", keys("hookset", "current")))],
+            [Look(("GET", keys("hookset", "current"))), Look(("XLEN", keys("deliveries", self._host)), work_if(bool))],
         )
         self._long_read = LongRead(self._consumer, self._reading, always, looks, ())
 
@@ -115,6 +119,7 @@ class HostWorker:
             try:
                 await consume(self._consumer, partial(self._turn, stop), stop, who="host worker")
                 await drain(self._consumer, (self._slots.tasks, self._runners.background), self._drain)
+                await self._jobs.finish()
                 await self._consumer.leave()
             finally:
                 await cancel_tasks(self._slots.tasks)
@@ -142,6 +147,9 @@ class HostWorker:
                 )
             self._long_read.note_turn(quiet=not entries)
         await self._dispatch([entry for entry in entries if entry.stream == events])
+        if self._intervals.due("carriers", 0.0 if self._deliveries_added or self._long_read.found else CARRIER_SECONDS):
+            self._deliveries_added = False
+            await self._jobs.start_carriers(own_only=True)
         for entry in entries:
             if entry.stream == requests:
                 self._slots.start(self._answer(entry), entry.stream, entry.id)
@@ -272,5 +280,5 @@ class HostWorker:
                 log.exception("event %s cannot be dispatched on its host", entry.id)
                 calls.append(dispatch_call(entry, None, [], self._keys, GROUP, b"", now_ms(), "-"))
         for entry, reply in zip(entries, await call_all(self._connections, calls), strict=True):
-            checked(reply, f"dispatching {entry.id}")
+            self._deliveries_added = checked(reply, f"dispatching {entry.id}") > 0 or self._deliveries_added
         await self._send([command for entry in entries for command in remove_commands(entry)])

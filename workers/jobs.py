@@ -210,21 +210,24 @@ class _Stoppable(SimpleWorker):
         """Do nothing: RQ's remote commands are not used, and would cost a thread and a connection."""
 
 
-def queue_name(settings: Settings, kind: str) -> str:
-    """The RQ queue of one kind of job. Each worker listens to one queue: a worker on two can lose a job (measured)."""
-    return f"fleethook-{settings.namespace}-{kind}"
+def queue_name(settings: Settings, kind: str, host: str = "") -> str:
+    """The RQ queue of one kind of job, or of those that only workers on one host take."""
+    return f"fleethook-{settings.namespace}-{kind}{'-on-' if host else ''}{host}"
 
 
-def queue(settings: Settings, url: str, kind: str) -> Queue:
-    """The RQ queue of one kind, with a connection of its own."""
+def queue(settings: Settings, url: str, kind: str, host: str = "") -> Queue:
+    """The RQ queue of one kind, with a connection of its own; with `host` that of its workers alone."""
     return Queue(
-        queue_name(settings, kind), connection=sync_client(url), serializer=JSONSerializer, job_class=AllowedJob
+        queue_name(settings, kind, host), connection=sync_client(url), serializer=JSONSerializer, job_class=AllowedJob
     )
 
 
-def waiting_command(settings: Settings, kind: str) -> Command:
-    """The command that counts the jobs of one kind that no worker has taken yet."""
-    return ("LLEN", f"{Queue.redis_queue_namespace_prefix}{queue_name(settings, kind)}")
+def waiting_commands(settings: Settings, kind: str) -> list[Command]:
+    """The commands that count the jobs of one kind, for any host and for this one, that no worker has taken yet."""
+    return [
+        ("LLEN", f"{Queue.redis_queue_namespace_prefix}{queue_name(settings, kind, host)}")
+        for host in ("", *([host_name()] if kind == CARRIER else []))
+    ]
 
 
 def enqueue(on: Queue, name: str, **kwargs: str) -> int:
@@ -287,9 +290,23 @@ def rq_worker(process: Process, kind: str) -> None:
 
 
 def _worker(process: Process, kind: str, client: Any, name: str) -> _Stoppable:
-    on = Queue(queue_name(process.settings, kind), connection=client, serializer=JSONSerializer, job_class=AllowedJob)
+    """A worker of one kind. A carrier listens to its host's own queue too.
+
+    A worker on two queues that is killed can lose a job that it has just taken (measured). A lost job of a carrier is queued
+    again within a second, while deliveries wait and no carrier is alive.
+    """
+    hosts = [host_name(), ""] if kind == CARRIER else [""]
+    queues = [
+        Queue(
+            queue_name(process.settings, kind, host),
+            connection=client,
+            serializer=JSONSerializer,
+            job_class=AllowedJob,
+        )
+        for host in hosts
+    ]
     return _Stoppable(
-        [on],
+        queues,
         connection=client,
         serializer=JSONSerializer,
         job_class=AllowedJob,

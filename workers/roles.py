@@ -8,7 +8,7 @@ import importlib
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from bus.config.settings import Settings
 from bus.errors import ConfigError, FleethookError, Unreachable
 from bus.hooksets.in_force import Watcher
+from bus.ids import host_name
 from bus.system.directories import directories
 from bus.tracing import spans
 from bus.wire.connections import Connections, import_redis
@@ -25,6 +26,7 @@ from bus.wire.streams import Backoff
 from workers.gateway.door import DoorKeeper, may_wait
 from workers.runtime.child_processes import Pauses
 from workers.runtime.consumer_loop import cancel_tasks
+from workers.runtime.job_starter import OWN_CARRIERS, Enqueue, kind_of
 from workers.runtime.lifeline import stop_event
 from workers.runtime.process import Process, Work, collect_garbage_seldom, set_up, with_task
 from workers.supervision.predecessor import end_heartbeats
@@ -158,22 +160,57 @@ class _Role(NamedTuple):
     report_ready: Callable[[], None]
 
 
+@contextlib.contextmanager
+def _asking(process: Process) -> Iterator[Enqueue]:
+    """What queues a job of RQ by its name, and has its supervisor start a process for it where it does that on demand."""
+    queues = {}
+
+    def enqueued(job: str) -> int:
+        from workers.jobs import enqueue, queue  # a host without deliveries of its own needs no RQ (8 MB)
+
+        if job not in queues:
+            host = host_name() if job == OWN_CARRIERS else ""
+            queues[job] = queue(process.settings, process.rq_url, kind_of(job), host)
+        return enqueue(queues[job], "carry" if job == OWN_CARRIERS else job)
+
+    async def ask(job: str) -> int:
+        workers = await asyncio.to_thread(enqueued, job)
+        if kind_of(job) not in on_demand():
+            return workers
+        if not workers:
+            need(kind_of(job))
+        return max(1, workers)
+
+    try:
+        yield ask
+    finally:
+        for job_queue in queues.values():
+            job_queue.connection.close()
+
+
 async def _be_host(role: _Role) -> None:
     from workers.coverage.waiting import keep_waiting
     from workers.host import HostWorker
 
     process, keys, connections, watcher, stop, report_ready = role
-    # Where all evaluators are on this machine, they run its plugins; ours would be a second instance that nothing calls.
-    host = HostWorker(
-        process.url, keys, watcher, connections, slots=process.settings.slots, plugins_at_once=not on_demand()
-    )
-    if await _prepare_with_retries(host.prepare, stop, "host worker"):
-        report_ready()
-    waiting = asyncio.create_task(keep_waiting(watcher, directories()))
-    try:
-        await host.run(stop)
-    finally:
-        waiting.cancel()
+    with _asking(process) as ask:
+        host = HostWorker(
+            process.url,
+            keys,
+            watcher,
+            connections,
+            ask,
+            slots=process.settings.slots,
+            # Where all evaluators are on this machine, they run its plugins; ours would be a second one that nothing calls.
+            plugins_at_once=not on_demand(),
+        )
+        if await _prepare_with_retries(host.prepare, stop, "host worker"):
+            report_ready()
+        waiting = asyncio.create_task(keep_waiting(watcher, directories()))
+        try:
+            await host.run(stop)
+        finally:
+            waiting.cancel()
 
 
 async def _be_gateway(role: _Role) -> None:
@@ -200,31 +237,17 @@ async def _be_gateway(role: _Role) -> None:
 
 async def _be_dispatcher(role: _Role) -> None:
     from workers.dispatcher import Dispatcher
-    from workers.jobs import CARRIER, CHORES, enqueue, queue
 
     process, keys, connections, watcher, stop, report_ready = role
-    kinds = {"carry": CARRIER, "tidy": CHORES, "maintain": CHORES}
-    queues = {name: queue(process.settings, process.rq_url, kind) for name, kind in kinds.items()}
-
-    async def ask(name: str) -> int:
-        workers = await asyncio.to_thread(enqueue, queues[name], name)
-        if kinds[name] not in on_demand():
-            return workers
-        if not workers:
-            need(kinds[name])
-        return max(1, workers)
-
-    grace = process.settings.coverage_grace
-    dispatcher = Dispatcher(process.url, keys, watcher, connections, ask, grace=grace)
-    saying = asyncio.create_task(_say_on_demand(process, keys, connections, dispatcher.name))
-    if await _prepare_with_retries(dispatcher.prepare, stop, "dispatcher"):
-        report_ready()
-    try:
-        await dispatcher.run(stop)
-    finally:
-        await cancel_tasks([saying])
-        for job_queue in queues.values():
-            job_queue.connection.close()
+    with _asking(process) as ask:
+        dispatcher = Dispatcher(process.url, keys, watcher, connections, ask, grace=process.settings.coverage_grace)
+        saying = asyncio.create_task(_say_on_demand(process, keys, connections, dispatcher.name))
+        if await _prepare_with_retries(dispatcher.prepare, stop, "dispatcher"):
+            report_ready()
+        try:
+            await dispatcher.run(stop)
+        finally:
+            await cancel_tasks([saying])
 
 
 _ROLES: Final = {"host": _be_host, "gateway": _be_gateway, "dispatcher": _be_dispatcher}
@@ -271,7 +294,7 @@ def _roles(process: Process, also: Sequence[str]) -> Work:
 
 async def _say_on_demand(process: Process, keys: Keys, connections: Connections, who: str) -> None:
     """Say for the fleet what our supervisor starts on demand, and to it what is needed; until cancelled."""
-    from workers.jobs import waiting_command
+    from workers.jobs import waiting_commands
 
     kinds = sorted(on_demand().intersection(KINDS))
     about_evaluators = EVALUATOR in on_demand()
@@ -279,16 +302,16 @@ async def _say_on_demand(process: Process, keys: Keys, connections: Connections,
     while kinds or about_evaluators:
         with contextlib.suppress(FleethookError):  # the dispatcher itself reports what is wrong with the server
             asks = evaluator_commands(keys) if about_evaluators else []
-            waits = [waiting_command(process.settings, kind) for kind in kinds]
-            replies = await connections.together([*asks, *waits, *say_commands(keys, who)])
+            waits = [(kind, command) for kind in kinds for command in waiting_commands(process.settings, kind)]
+            replies = await connections.together([*asks, *(command for _, command in waits), *say_commands(keys, who)])
             now = time.monotonic()
             if asks and now > need_counts_from and needs_evaluator(*replies[: len(asks)]):
                 need(EVALUATOR)
             elif asks and lives(replies[1]):
                 need_counts_from = min(need_counts_from, now + _SETTLING_SECONDS)
-            for kind, length in zip(kinds, replies[len(asks) :], strict=False):
-                if isinstance(length, int) and length:
-                    need(kind)
+            jobs = zip(waits, replies[len(asks) :], strict=False)
+            for kind in {kind for (kind, _), length in jobs if isinstance(length, int) and length}:
+                need(kind)
         await pulse()
 
 

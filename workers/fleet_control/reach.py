@@ -31,6 +31,8 @@ class Reach:
         self._connections, self._keys = connections, keys
         self._known: dict[AgentOnHost, tuple[str, ...]] = {}
         self._new: dict[AgentOnHost, tuple[str, ...]] = {}
+        self._had_none: set[AgentOnHost] = set()
+        """Those in `_new` whose hook command kept no stop at its call. Their host may have got one since."""
 
     def note(self, host: str, source: str, stops: tuple[str, ...], *, said: Flag = "") -> None:
         """Note that an agent's hook commands on a host keep these stops from now on; none: they keep none any more.
@@ -43,19 +45,34 @@ class Reach:
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
         self._known[place] = self._new[place] = stops
+        (self._had_none.add if said == "none" and not stops else self._had_none.discard)(place)
 
     async def send(self) -> None:
         """Record what is new; raises Unreachable, and keeps it for the next time."""
         if not self._new:
             return
         key, commands = self._keys("reached"), list[Command]()
-        for place, stops in self._new.items():
-            name = f"{place.host}\n{place.source}"
-            commands.append(("HSET", key, name, " ".join(stops)) if stops else ("HDEL", key, name))
         with self._connections.lease() as connection:
+            looks = [("HGET", key, _name(place)) for place in self._had_none]
+            in_force, *kept = await connection.exchange([("HKEYS", self._keys("stops")), *looks])
+            names = set(checked(in_force, "reading the stops"))
+            newer = {
+                place
+                for place, stops in zip(self._had_none, kept, strict=True)
+                if not names.isdisjoint((checked(stops, "reading what a host keeps") or b"").split())
+            }
+            for place, stops in self._new.items():
+                if place not in newer:
+                    name = _name(place)
+                    commands.append(("HSET", key, name, " ".join(stops)) if stops else ("HDEL", key, name))
             for reply in await connection.exchange([*commands, ("PEXPIRE", key, DONE_MS)]):
                 checked(reply, "recording which hosts a stop has reached")
         self._new.clear()
+        self._had_none.clear()
+
+
+def _name(place: AgentOnHost) -> str:
+    return f"{place.host}\n{place.source}"
 
 
 def note_flag(stops: Enforcement, reach: Reach, request: Request) -> bytes:

@@ -26,7 +26,7 @@ from bus.wire.keys import DAY, Keys
 from bus.wire.streams import checked, flat, server_now
 from workers.coverage.gaps import Coverage, sessions_with_gaps
 from workers.delivery.missing_keys import MissingKeyUse, missing_keys
-from workers.records.registrations import registered_workers
+from workers.records.registrations import registered_workers, uncarried
 from workers.records.run_figures import raw_counts
 from workers.runtime.kept_events import KeptEvents, kept_events
 from workers.runtime.stream_repair import Repair, read_repairs
@@ -135,6 +135,7 @@ async def status(
     """The state of the fleet; raises Unreachable if its server is away. `rq` goes to RQ's server."""
     server = await server_facts(connections)
     roles = await read_roles(connections, rq, keys, settings)
+    starts = await started_on_demand(connections, keys)
     streams = await _streams(connections, keys)
     with connections.lease() as connection:
         due, dead, counters, metrics = await connection.exchange(
@@ -155,7 +156,7 @@ async def status(
         version=await current_version(connections, keys),
         stats=stats,
         spools=spools,
-        problems=tuple(_problems(roles, spools)),
+        problems=(*_problems(roles, spools), *await uncarried(connections, rq, keys, settings, starts)),
         repairs=tuple(await read_repairs(connections, keys)),
         weakened=tuple(await read_changes(connections, keys, 3)),
         hosts=tuple(await known_hosts(connections, keys, (settings.host or host_name(), places))),

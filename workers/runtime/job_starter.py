@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
 
 from bus.errors import FleethookError
 from bus.ids import host_name
@@ -29,7 +29,31 @@ _PATIENCE_SECONDS: Final = 10.0
 """How long deliveries wait for a first carrier before it is logged as an error."""
 
 Enqueue = Callable[[str], Awaitable[int]]
-"""Queues an RQ job by its name (`carry`, `tidy`, `maintain`) and returns how many RQ workers listen for it."""
+"""Queues an RQ job by its name (`carry`, `carry here`, `tidy`, `maintain`), and returns how many RQ workers listen for it."""
+
+OWN_CARRIERS: Final = "carry here"
+"""The job for carriers on this host, where `carry` is for carriers on any host."""
+
+CARRIERS: Final = "carriers"
+"""The group of the carriers on the streams of deliveries."""
+CARRIER_SECONDS: Final = 0.5
+"""How often an idle worker looks whether a carrier is needed."""
+
+
+def kind_of(job: str) -> str:
+    """The kind of RQ worker that takes a job."""
+    return "carrier" if job in ("carry", OWN_CARRIERS) else "chores"
+
+
+class DeliveryStream(NamedTuple):
+    """A stream of deliveries, and how a carrier is started for it."""
+
+    stream: str
+    job: str
+    mark: str
+    """The key that keeps two workers from starting a carrier for the same deliveries."""
+    where: str
+    """Where its carriers run, for messages."""
 
 
 class Intervals:
@@ -48,13 +72,13 @@ class Intervals:
 
 
 class JobStarter:
-    """Starts jobs on behalf of the dispatcher `owner`; `group` is the carriers' group on the `streams` of deliveries."""
+    """Starts jobs on behalf of the worker `owner`."""
 
-    def __init__(
-        self, connections: Connections, keys: Keys, owner: str, streams: Sequence[str], group: str, enqueue: Enqueue
-    ) -> None:
-        self._connections, self._keys, self._owner = connections, keys, owner
-        self._streams, self._group, self._enqueue = streams, group, enqueue
+    def __init__(self, connections: Connections, keys: Keys, owner: str, enqueue: Enqueue) -> None:
+        self._connections, self._keys, self._owner, self._enqueue = connections, keys, owner, enqueue
+        host = host_name()
+        self._own = DeliveryStream(keys("deliveries", host), OWN_CARRIERS, keys("wanted", host), f"on {host}")
+        self._all = (DeliveryStream(keys("deliveries"), "carry", keys("wanted"), "anywhere"), self._own)
         self.has_carriers = self.are_alive = False
         """Whether each stream with deliveries had a live carrier at the last check, and whether there was any live one."""
         self._waiting_since: dict[str, float] = {}
@@ -95,12 +119,16 @@ class JobStarter:
         """Wait until every started job is queued, or has failed to be."""
         await asyncio.gather(*self._starts.values(), return_exceptions=True)
 
-    async def start_carriers(self) -> None:
-        """Start a carrier if deliveries wait and none is alive, or if too many wait for those that are alive."""
+    async def start_carriers(self, *, own_only: bool = False) -> None:
+        """Start a carrier if deliveries wait and none is alive, or if too many wait for those that are alive.
+
+        `own_only`: look only at the deliveries of this host's own hook files, which carriers on other hosts do not attempt.
+        """
+        carried = [self._own] if own_only else self._all
         counts: list[tuple[int, int]] = []
         with self._connections.lease() as connection:
             commands = [
-                part for name in self._streams for part in (("XLEN", name), ("XINFO", "CONSUMERS", name, self._group))
+                part for one in carried for part in (("XLEN", one.stream), ("XINFO", "CONSUMERS", one.stream, CARRIERS))
             ]
             replies = await connection.exchange(commands)
             for length, rows in zip(replies[::2], replies[1::2], strict=True):
@@ -110,25 +138,27 @@ class JobStarter:
                 counts.append((int(checked(length, "counting waiting deliveries")), sum(beat == 1 for beat in beats)))
             self.are_alive = any(alive for _, alive in counts)
             self.has_carriers = self.are_alive and all(alive for work, alive in counts if work)
-            for stream, (work, alive) in zip(self._streams, counts, strict=True):
-                self._warn_if_waiting(stream, work, alive)
-            if not any(work and (not alive or work >= alive * LAG_PER_CARRIER) for work, alive in counts):
-                return
-            # This key keeps two dispatchers from starting a carrier for the same deliveries.
-            (marked,) = await connection.exchange([("SET", self._keys("wanted"), self._owner, "NX", "PX", 1_000)])
-        if marked is not None:
-            self.start("carry")
+            wanted = []
+            for one, (work, alive) in zip(carried, counts, strict=True):
+                self._warn_if_waiting(one, work, alive)
+                if work and (not alive or work >= alive * LAG_PER_CARRIER):
+                    wanted.append(one)
+            marks = [("SET", one.mark, self._owner, "NX", "PX", 1_000) for one in wanted]
+            marked = await connection.exchange(marks) if marks else []
+        for one, mark in zip(wanted, marked, strict=True):
+            if mark is not None:
+                self.start(one.job)
 
-    def _warn_if_waiting(self, stream: str, work: int, alive: int) -> None:
+    def _warn_if_waiting(self, one: DeliveryStream, work: int, alive: int) -> None:
         """Log an error if deliveries wait and no carrier starts; the deliveries of one host need a carrier on that host."""
         now = time.monotonic()
         if alive or not work:
-            self._waiting_since.pop(stream, None)
+            self._waiting_since.pop(one.stream, None)
             return
-        waited = now - self._waiting_since.setdefault(stream, now)
-        if waited > _PATIENCE_SECONDS and self._log_intervals.due(stream, _LOG_SECONDS):
-            where = "anywhere" if stream == self._streams[0] else f"on {host_name()}"
-            log.error("%d deliveries wait and no carrier runs %s: `fleethook worker carrier` starts one", work, where)
+        waited = now - self._waiting_since.setdefault(one.stream, now)
+        if waited > _PATIENCE_SECONDS and self._log_intervals.due(one.stream, _LOG_SECONDS):
+            text = "%d deliveries wait and no carrier runs %s: `fleethook worker carrier` starts one"
+            log.error(text, work, one.where)
 
     async def _queue(self, job: str) -> None:
         try:
@@ -138,5 +168,6 @@ class JobStarter:
                 log.error("%s: no job can be queued; deliveries wait", error)
             return
         if not workers and self._log_intervals.due(f"no {job}", _LOG_SECONDS):
-            kind = "carrier" if job == "carry" else "chores"
-            log.error("a %s worker is needed and none runs: `fleethook worker %s` starts one", kind, kind)
+            where = next((one.where for one in self._all if one.job == job), "anywhere")
+            text = "a %s worker is needed and none runs %s: `fleethook worker %s` starts one"
+            log.error(text, kind_of(job), where, kind_of(job))

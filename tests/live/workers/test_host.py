@@ -25,7 +25,7 @@ from bus.wire import consumer as consumers
 from bus.wire.connections import Connections, sync_client
 from bus.wire.keys import Keys
 from tests.shim_kit import World
-from tests.support.delivering import dispatching, publish
+from tests.support.delivering import Asked, dispatching, publish
 from tests.support.running import bash, do, evaluating, lines, publish_hooks, put, verdict
 from tests.support.servers import Server
 from tests.support.waiting import BUDGET_MS, CONNECT, until
@@ -49,13 +49,15 @@ def rule(name: str, pattern: str, decision: str = "deny") -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def hosting(url: str, keys: Keys, user_file: Path | None = None) -> AsyncIterator[HostWorker]:
+async def hosting(
+    url: str, keys: Keys, user_file: Path | None = None, asked: Asked | None = None
+) -> AsyncIterator[HostWorker]:
     """The worker of the laptop, ended as SIGTERM ends it."""
     connections = Connections(url, connect=CONNECT)
     watcher = Watcher(connections, keys, host=LAPTOP, user_file=user_file, trust_file=Path("/nonexistent"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FLEETHOOK_HOST", LAPTOP)
-        worker = HostWorker(url, keys, watcher, connections)
+        worker = HostWorker(url, keys, watcher, connections, asked or Asked())
     stop = asyncio.Event()
     await worker.prepare()
     with pytest.MonkeyPatch.context() as patch:
@@ -212,7 +214,8 @@ async def test_background_hooks_of_another_machines_files_become_deliveries_ther
     user = tmp_path / "fleethook.yaml"
     user.write_text(json.dumps({"hooks": [{"id": "logs", "on": "turn:end", "command": "true", "blocking": False}]}))
     await publish_hooks(connections, keys, hooks(rule("fleets", "rm")))
-    async with hosting(server.url, keys, user), dispatching(server.url, keys):
+    asked = Asked()
+    async with hosting(server.url, keys, user, asked), dispatching(server.url, keys):
         name = await publish(connections, keys, Event(type="turn:end", source="generic", host=LAPTOP), host=LAPTOP)
 
         async def there() -> bool:
@@ -225,8 +228,14 @@ async def test_background_hooks_of_another_machines_files_become_deliveries_ther
             return bool(await do(connections, "XLEN", keys("events", LAPTOP)) == 0)
 
         await until(gone, "what is dispatched goes")
+        await until(lambda: _times(asked, 2), "carriers of this host are asked for, until the delivery is carried")
+        assert set(asked.jobs) == {"carry here"}
         stats = await do(connections, "HGETALL", keys("stats"))
         assert dict(zip(stats[::2], stats[1::2], strict=True))[b"events"] == b"1"
+
+
+async def _times(asked: Asked, number: int) -> bool:
+    return len(asked.jobs) >= number
 
 
 async def recorded(connections: Connections, keys: Keys) -> list[str]:
