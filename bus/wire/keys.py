@@ -97,6 +97,7 @@ DECLARED: Final[tuple[Key, ...]] = (
     Key("jobs:open", "zset", DONE_MS, "command line, chores", "dispatcher, chores", "maintenance jobs that have not ended, by time"),
     Key("wanted", "string", 1_000, "dispatcher", "dispatcher", "a carrier job has just been queued"),
     Key("wanted:*", "string", 1_000, "dispatcher, host workers", "dispatcher, host workers", "a carrier job has just been queued for one host"),
+    Key("uncarried", "zset", DAY, "dispatcher, host workers", "readers", "hosts whose own deliveries have waited for a carrier, by the last time"),
     Key("hookset:current", "string", "kept", "admins", "workers", "number of the published hook set in force"),
     Key("hookset:*", "string", "kept, the last 100", "admins", "workers", "one published version of the hook set"),
     Key("hookset:log", "stream", "the last 1,000", "admins", "readers", "who published or rolled back which version, when"),

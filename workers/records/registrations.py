@@ -7,7 +7,7 @@ from typing import Final
 
 from bus.config.settings import Settings
 from bus.errors import Unreachable
-from bus.ids import connection_name, host_name
+from bus.ids import connection_name
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked
@@ -46,9 +46,8 @@ async def uncarried(
     Raises Unreachable. `starts` has the dispatcher whose `fleethook up` starts carriers on demand, on its own host.
     """
     with connections.lease() as connection:
-        (names,) = await connection.exchange([("ZRANGE", keys("hosts"), 0, -1)])
-        known = {name.decode("utf-8", "replace") for name in checked(names, "listing hosts")}
-        hosts = sorted(known | {host_name()})
+        (names,) = await connection.exchange([("ZRANGE", keys("uncarried"), 0, -1)])
+        hosts = sorted(name.decode("utf-8", "replace") for name in checked(names, "listing hosts"))
         lengths = await connection.exchange([("XLEN", keys("deliveries", host)) for host in hosts])
     waiting = {
         host: int(checked(length, f"counting deliveries for {host}"))

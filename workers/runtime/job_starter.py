@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from bus.errors import FleethookError
 from bus.ids import host_name
-from bus.wire.connections import Connections
-from bus.wire.keys import Keys
+from bus.wire.connections import Command, Connections
+from bus.wire.keys import DAY, Keys
 from bus.wire.streams import checked, flat
 from workers.waiting.on_demand import on_demand
 
@@ -54,6 +54,12 @@ class DeliveryStream(NamedTuple):
     """The key that keeps two workers from starting a carrier for the same deliveries."""
     where: str
     """Where its carriers run, for messages."""
+
+
+def uncarried_commands(keys: Keys) -> list[Command]:
+    """Record that deliveries of this host's own files wait for a carrier, for those who look at the whole fleet."""
+    key = keys("uncarried")
+    return [("ZADD", key, time.time_ns() // 10**6, host_name()), ("PEXPIRE", key, DAY)]
 
 
 class Intervals:
@@ -143,9 +149,11 @@ class JobStarter:
                 self._warn_if_waiting(one, work, alive)
                 if work and (not alive or work >= alive * LAG_PER_CARRIER):
                     wanted.append(one)
-            marks = [("SET", one.mark, self._owner, "NX", "PX", 1_000) for one in wanted]
+            marks: list[Command] = [("SET", one.mark, self._owner, "NX", "PX", 1_000) for one in wanted]
+            if self._own in wanted:
+                marks += uncarried_commands(self._keys)
             marked = await connection.exchange(marks) if marks else []
-        for one, mark in zip(wanted, marked, strict=True):
+        for one, mark in zip(wanted, marked, strict=False):
             if mark is not None:
                 self.start(one.job)
 

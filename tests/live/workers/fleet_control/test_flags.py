@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from bus.shim.answer_file import AnswerFile, server_from_url, write_answer_file
@@ -64,13 +63,13 @@ async def test_what_a_call_said_before_a_stop_does_not_hide_that_the_stop_has_re
 ) -> None:
     evaluator, host = Reach(connections, keys), Reach(connections, keys)
     place = AgentOnHost(host="h1", source="claude")
-    evaluator.note(*msgspec.structs.astuple(place), (), said="none")
+    evaluator.note(place.host, place.source, (), said="none")
     stop = await place_stop(connections, keys, by="ana")
-    host.note(*msgspec.structs.astuple(place), (stop.id,))
+    host.note(place.host, place.source, (stop.id,))
     await host.send()
     await evaluator.send()
     await lift_stops(connections, keys, by="ana")
     assert (await read_reached(connections, keys)).kept == (place,), "its host worker recorded it after the call"
-    evaluator.note(*msgspec.structs.astuple(place), (), said="kept")
+    evaluator.note(place.host, place.source, (), said="kept")
     await evaluator.send()
     assert (await read_reached(connections, keys)).kept == (), "its hook command has got the answer that ends it"
