@@ -77,10 +77,11 @@ def test_doctor_and_install_leave_an_agent_only_machine_connected(
         assert again.code == 0, again.err
         assert read_answer_file(directories().answer_file("claude")).server == answers.server
         assert not directories().credentials.exists(), "no private bus is prepared"
-        away = fleethook("status")
-        assert away.code == 3
-        assert "this machine has agents only" in away.err
-        assert "fleethook up" not in away.err, "that would be a bus of its own"
+        for words in (("status",), ("worker", "host")):
+            away = fleethook(*words)
+            assert away.code == 3, words
+            assert "this machine has agents only" in away.err
+            assert "fleethook up" not in away.err, "that would be a bus of its own"
 
     def evaluator() -> str:
         return checks()["evaluator"][0]

@@ -89,11 +89,10 @@ def _living(fleet: Context) -> tuple[WorkerHealth, ...]:
     import asyncio
 
     from bus.wire.connections import PATIENT_CONNECT_SECONDS, Connections
-    from bus.wire.embedded_server import bus_url
     from workers.admin.worker_health import SECONDS, worker_health
 
     settings = fleet.settings()
-    url = bus_url(settings, "worker", fleet.directories())
+    url = fleet.url("worker")
 
     async def ask() -> tuple[WorkerHealth, ...]:
         connections, queues = (
@@ -130,6 +129,7 @@ def _command(kind: str, text: str) -> click.Command:
         _take_variables()
         from workers.roles import run_role
 
+        fleet.url("worker")  # raises Unreachable, and says so where a machine has agents only
         run_role(kind, fleet.settings(), also=also, most_idle=most_idle)
 
     return run
