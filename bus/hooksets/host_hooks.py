@@ -40,6 +40,7 @@ _AGAIN_SECONDS: Final = 5.0
 
 _MOST_GROUPS: Final = 1_000
 _MOST_RECORDS: Final = 1_000
+_MOST_NAMES: Final = 3
 _OWN_FIELDS: Final = ("event", "matchers", "if", "itself")
 """The fields of `Hook.own` that a dialect needs to decide whether the hook fits an event."""
 
@@ -61,6 +62,8 @@ class HookGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     own: dict[str, Any] = msgspec.field(default_factory=dict)
     count: int = 1
     blocking: bool = True
+    pack: str = ""
+    """The guard pack whose rules these are; empty for hooks that the user wrote."""
 
     @property
     def hook(self) -> Hook:
@@ -99,8 +102,27 @@ class HostHooks:
 
     @property
     def count(self) -> int:
-        """How many hooks were recorded."""
-        return sum(group.count for group in self.groups)
+        """How many hooks were recorded, as the user counts them: a guard pack counts as one."""
+        return len(self._packs) + sum(group.count for group in self._written)
+
+    @property
+    def text(self) -> str:
+        """How many, and which: `2 guard packs (a and b) and 1 blocking hook (mine)`."""
+        packs = list(dict.fromkeys(pack for _, pack in self._packs))
+        hooks = sum(group.count for group in self._written)
+        ids = [group.id for group in self._written[:_MOST_NAMES]]
+        ids += [f"{hooks - len(ids)} more"] if hooks > len(ids) else []
+        parts = [f"{len(packs)} guard pack{'s'[: len(packs) - 1]} ({_joined(packs)})"] if packs else []
+        parts += [f"{hooks} blocking hook{'s'[: hooks - 1]} ({_joined(ids)})"] if hooks else []
+        return _joined(parts)
+
+    @property
+    def _packs(self) -> list[tuple[str, str]]:
+        return list(dict.fromkeys((group.folder, group.pack) for group in self.groups if group.pack))
+
+    @property
+    def _written(self) -> list[HookGroup]:
+        return [group for group in self.groups if not group.pack]
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -132,6 +154,11 @@ class HostHooks:
         return "" if apart else nearest
 
 
+def _joined(words: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
 def _compiled(groups: Sequence[HookGroup]) -> HookSet:
     layered = [Layered(groups[0].layer, "", HookFile(hooks=tuple(group.hook for group in groups)))]
     try:
@@ -142,7 +169,7 @@ def _compiled(groups: Sequence[HookGroup]) -> HookSet:
         return HookSet([Layered(groups[0].layer, "", HookFile(hooks=tuple(wide)))])
 
 
-def _group_hooks(layer: Layer, folder: str, compiled: HookSet) -> list[HookGroup]:
+def _group_hooks(layer: Layer, folder: str, compiled: HookSet, packs: Iterable[str]) -> list[HookGroup]:
     """The blocking hooks of one file, with its guards and its endpoints that can block; without hooks that only observe."""
     return _merged(
         HookGroup(
@@ -156,10 +183,16 @@ def _group_hooks(layer: Layer, folder: str, compiled: HookSet) -> list[HookGroup
             on_failure=hook.on_failure,
             dialect=hook.dialect,
             own={name: hook.own[name] for name in _OWN_FIELDS if name in hook.own},
+            pack=_pack_of(hook, packs),
         )
         for hook in compiled.hooks.values()
         if hook.blocking and not hook.observe
     )
+
+
+def _pack_of(hook: Hook, packs: Iterable[str]) -> str:
+    """The guard pack of a rule; its origin names the pack's file, where a hook that the user wrote has a whole path."""
+    return next((pack for pack in packs if hook.origin.startswith(f"{pack}.") and hook.id.startswith(f"{pack}_")), "")
 
 
 def _group_background(layer: Layer, folder: str, compiled: HookSet) -> list[HookGroup]:
@@ -234,7 +267,7 @@ def own_hooks(user_file: Path | None, trust_file: Path, last_good: Path | None) 
 
 def _add(own: OwnHooks, layer: Layer, folder: str, file: HookFile) -> None:
     compiled = compile_file(layer, file)
-    own.blocking.extend(_group_hooks(layer, folder, compiled))
+    own.blocking.extend(_group_hooks(layer, folder, compiled, file.guards))
     own.background.extend(_group_background(layer, folder, compiled))
 
 

@@ -20,6 +20,9 @@ class KnownHost(msgspec.Struct, frozen=True, kw_only=True):
     alive: bool
     """Whether its `fleethook worker host` runs."""
     hooks: int
+    """How many, as the user counts them: a guard pack counts as one."""
+    which: str
+    """How many of each, and their names: `1 guard pack (destructive-commands) and 1 blocking hook (mine)`."""
     policies: tuple[str, ...]
     """The failure policies that the hooks declare."""
     ms: int
@@ -28,17 +31,16 @@ class KnownHost(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """The consequence if its worker does not run, and what to do."""
-        hooks = "1 blocking hook" if self.hooks == 1 else f"{self.hooks} blocking hooks"
         if not self.ms:
             return (
-                f"no `fleethook worker host` has ever run on {self.host!r}: evaluators on other hosts cannot ask {hooks} of "
-                "its user's and projects' files; run `fleethook up` or `fleethook worker host` there"
+                f"no `fleethook worker host` has ever run on {self.host!r}: evaluators on other hosts cannot ask "
+                f"{self.which} of its user's and projects' files; run `fleethook up` or `fleethook worker host` there"
             )
         declared = f" (those that declare one: {', '.join(self.policies)})" if self.policies else ""
         return (
-            f"no `fleethook worker host` runs on {self.host!r}: evaluators on {self.host!r} itself still run {hooks} of its "
-            f"user's and projects' files; where evaluators of other hosts judge a call, the failure policies{declared} "
-            "answer for them; start the worker there, or run `fleethook hosts forget` if the host is gone"
+            f"no `fleethook worker host` runs on {self.host!r}: evaluators on {self.host!r} itself still run "
+            f"{self.which} of its user's and projects' files; where evaluators of other hosts judge a call, the failure "
+            f"policies{declared} answer for them; start the worker there, or run `fleethook hosts forget` if the host is gone"
         )
 
 
@@ -61,7 +63,7 @@ async def known_hosts(
     for (name, ms), fields, alive in zip(names, replies[::2], replies[1::2], strict=True):
         record = read_record(flat(checked(fields, f"reading host {name}")).values())
         if record is not None:
-            found.append(KnownHost(host=name, alive=alive == 1, hooks=record.count, policies=record.policies, ms=ms))
+            found.append(_known_host(name, record, alive=alive == 1, ms=ms))
     if here is not None and here[0] not in {known.host for known in found}:
         found += await _unrecorded(connections, keys, *here)
     return sorted(found, key=lambda known: known.host)
@@ -77,7 +79,11 @@ async def _unrecorded(connections: Connections, keys: Keys, host: str, places: D
     found = HostHooks(hooks.blocking)
     if not found.count:
         return []
-    return [KnownHost(host=host, alive=alive == 1, hooks=found.count, policies=found.policies, ms=0)]
+    return [_known_host(host, found, alive=alive == 1, ms=0)]
+
+
+def _known_host(host: str, record: HostHooks, *, alive: bool, ms: int) -> KnownHost:
+    return KnownHost(host=host, alive=alive, hooks=record.count, which=record.text, policies=record.policies, ms=ms)
 
 
 async def record_now(connections: Connections, keys: Keys, places: Directories, host: str) -> KnownHost | None:

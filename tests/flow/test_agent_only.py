@@ -16,6 +16,8 @@ from tests.cli_kit import fleethook, namespace, run, workers
 from tests.support.running import publish_hooks
 from tests.support.servers import Server
 from tests.support.waiting import wait_until
+from workers.cli.common import Context
+from workers.cli.hosts import warn_of_other_bus
 
 pytestmark = pytest.mark.req("B-08", "G-20")
 
@@ -105,5 +107,20 @@ def test_hooks_of_its_own_files_are_said_to_be_asked_by_nobody(shim_url: str) ->
     hook = {"id": "mine", "on": "tool:pre_execute", "command": "true", "on_failure": "deny"}
     (config / "fleethook.yaml").write_text(json.dumps({"hooks": [hook]}))
     done = fleethook("install", "claude", "--yes")
-    assert "does not know of the 1 blocking hooks of this host" in done.err
-    assert checks()["hosts"][0] == "warn"
+    assert "does not know of 1 blocking hook (mine) of this host" in done.err
+    status, what = checks()["hosts"]
+    assert (status, what.startswith("1 blocking hook (mine) of this user's")) == ("warn", True), what
+
+
+def test_up_says_that_this_machines_agents_ask_another_bus(
+    shim_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It started a private bus, which no agent asks, without a word."""
+    warn_of_other_bus(Context())
+    said = capsys.readouterr().err
+    assert "this machine's agents ask unix://" in said
+    assert "use `fleethook worker host`" in said
+    assert ":p@" not in said, "that is the password"
+    monkeypatch.delenv("FLEETHOOK_SHIM_URL")
+    warn_of_other_bus(Context())
+    assert capsys.readouterr().err == ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -11,7 +10,7 @@ import click
 
 from workers.cli.common import CheckFailed, Context, LazyGroup, common_options, pass_fleet
 from workers.cli.formatting import event_lines, trace_lines, verdict_lines
-from workers.cli.parameters import CONDITION, DURATION, EVENT_FILE, PATTERN
+from workers.cli.parameters import CONDITION, DURATION, EVENT_FILE, MOMENT, PATTERN
 from workers.cli.screens.columns import terminal_width, wrapped_lines
 from workers.cli.screens.rows import no_trunc_option, show_events, tail_line
 from workers.runtime.wording import counted
@@ -193,12 +192,12 @@ def events() -> None:
 
 @events.command("list")
 @filter_options
-@click.option("--since", type=DURATION, metavar="TIME", help="Not older than this: 90s, 1h, 7d.")
+@click.option("--since", type=MOMENT, metavar="TIME", help="From then on: 12h (ago), 2026-11-21T14:30.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="The most to show.")
 @no_trunc_option
 @common_options
 @pass_fleet
-def list_events(fleet: Context, /, since: float | None, limit: int, whole: bool, **given: Any) -> None:
+def list_events(fleet: Context, /, since: int | None, limit: int, whole: bool, **given: Any) -> None:
     """List events, newest first; what is shown is redacted."""
     from workers.records.events import recent, record
 
@@ -350,11 +349,11 @@ def trace(fleet: Context, name: str) -> None:
     fleet.data(wrapped_lines(trace_lines(fleet, found, times)))
 
 
-def _filters(given: dict[str, Any], since: float | None) -> Filter:
+def _filters(given: dict[str, Any], since: int | None) -> Filter:
     from workers.delivery.filters import Filter
 
     words = {name: value for name, value in given.items() if value is not None}
-    return Filter(**words, since=0 if since is None else int((time.time() - since) * 1000))
+    return Filter(**words, since=since or 0)
 
 
 def _progress(fleet: Context) -> Callable[[int], None]:

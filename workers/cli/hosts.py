@@ -99,9 +99,9 @@ def forget(fleet: Context, name: str, yes: bool) -> None:
             f"`fleethook worker host` runs on {name!r} and would record its hooks again; stop it first"
         )
     fleet.require_person("hosts forget", published=True)
-    hooks = 0 if known is None else known.hooks
+    hooks, which = (0, "the hooks") if known is None else (known.hooks, known.which)
     events = f", and give up {counted(waiting, 'event that waits', 'events that wait')} for it" if waiting else ""
-    if not fleet.confirm(f"Forget the {hooks} blocking hooks of {name}{events}?", yes):
+    if not fleet.confirm(f"Forget {which} of {name}{events}?", yes):
         fleet.say("nothing was forgotten")
         return
     fleet.run(lambda connections: forget_host(connections, keys, name))
@@ -111,13 +111,11 @@ def forget(fleet: Context, name: str, yes: bool) -> None:
         )
     )
     if hooks:
-        report_losses(fleet, "hosts forget", name, [f"{counted(hooks, 'hook')} of host {name}\nforgotten"])
+        report_losses(fleet, "hosts forget", name, [f"{which} of host {name}\nforgotten"])
     if fleet.json:
         fleet.data({"host": name, "forgotten": True, "hooks": hooks, "events": given_up})
     else:
-        fleet.data(
-            f"{name} is forgotten: the bus does not ask its {counted(hooks, 'hook')} until its worker runs again"
-        )
+        fleet.data(f"{name} is forgotten: the bus asks none of its hooks until its worker runs again")
 
 
 @click.command()
@@ -188,14 +186,33 @@ def record_host(fleet: Context) -> None:
     except FleethookError:
         try:
             own, _ = own_hooks(config_file(places.config), places.trust_file, places.last_good)
-            count = HostHooks(own.blocking).count
+            which = HostHooks(own.blocking).text
         except FleethookError:  # the reader of the file reports it
-            count = 0
+            which = ""
         text = ""
-        if count:
+        if which:
             text = (
-                f"the fleet does not know of the {count} blocking hooks of this host; "
+                f"the fleet does not know of {which} of this host; "
                 "start `fleethook worker host` here, which records them"
             )
     if text:
         fleet.say(fleet.style(f"warning: {text}", "yellow", err=True))
+
+
+def warn_of_other_bus(fleet: Context) -> None:
+    """For `up`: say that this machine's agents ask another bus, if that is so, since no event would come to the new one."""
+    import contextlib
+
+    from bus.errors import FleethookError
+    from bus.secrets.redaction import redact_url
+    from workers.admin.agent_setup import agent_only_url
+
+    url = ""
+    with contextlib.suppress(FleethookError):  # a wrong FLEETHOOK_URL is for `install` and `doctor` to report
+        url = agent_only_url(fleet.settings(), fleet.directories())
+    if url:
+        fleet.warn(
+            f"warning: this machine's agents ask {redact_url(url)}, so this bus gets no event from them. To run this machine's "
+            "own hooks for that fleet, use `fleethook worker host` with a FLEETHOOK_REDIS_URL of the role worker instead; "
+            "`fleethook doctor` checks what the agents ask"
+        )

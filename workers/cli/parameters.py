@@ -25,6 +25,21 @@ class Duration(click.ParamType[float]):
             self.fail(f"{value!r} is no time; write seconds, or e.g. 90s, 12h or 14d", param, ctx)
 
 
+class TimeParam(click.ParamType[int]):
+    """Converts a time to ms since 1970: `now`, a time ago (90s, 12h, 7d), or a date with or without a time of day."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The milliseconds; a usage error for anything else."""
+        from workers.records.moments import parse_moment
+
+        try:
+            return parse_moment(str(value))
+        except ConfigError as error:
+            self.fail(str(error), param, ctx)
+
+
 class ConditionParam(click.ParamType[str]):
     """A CEL condition; gives its text."""
 
@@ -73,6 +88,7 @@ class EventFile(click.File):
 
 
 DURATION: Final = Duration()
+MOMENT: Final = TimeParam()
 CONDITION: Final = ConditionParam()
 PATTERN: Final = PatternParam()
 EVENT_FILE: Final = EventFile("rb")

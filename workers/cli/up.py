@@ -76,6 +76,7 @@ def up(
     """
     began = time.monotonic()
     from bus.system.directories import directories, make_private
+    from workers.cli.hosts import warn_of_other_bus
     from workers.runtime.lifeline import take_lifeline
     from workers.supervisor import Log, running
     from workers.supervisor import up as supervise
@@ -91,6 +92,7 @@ def up(
         )
     if settings.redis_url:
         fleet.run(_reach)
+    warn_of_other_bus(fleet)
     make_private(places.log_dir, narrow=True)
     config, created = _config_file(places)
     if detach:

@@ -41,7 +41,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     alive: bool = False
     """Whether its `fleethook worker host` runs."""
     hooks: int = 0
-    """The blocking hooks that only it has, in its user's and projects' files."""
+    """The blocking hooks that only it has, in its user's and projects' files; a guard pack counts as one."""
     policies: tuple[str, ...] = ()
     """The failure policies that they declare."""
     ms: int = 0

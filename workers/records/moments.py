@@ -10,6 +10,9 @@ from typing import Final
 from bus.config.settings import duration
 from bus.errors import ConfigError
 
+TIME_FORMS: Final = "90s, 30m, 12h or 7d (ago), now, or a date such as 2026-11-21 or 2026-11-21T14:30"
+"""The forms of a time that messages name."""
+
 _MILLISECONDS: Final = re.compile(r"[0-9]{12,15}")
 
 
@@ -26,4 +29,4 @@ def parse_moment(text: str) -> int:
     try:
         return max(1, int(datetime.fromisoformat(text).timestamp() * 1000))
     except (ValueError, OverflowError, OSError) as error:
-        raise ConfigError(f"{text[:80]!r} is no time; write 90s, 12h or 7d (ago), or 2026-11-21T14:30") from error
+        raise ConfigError(f"{text[:80]!r} is no time; write {TIME_FORMS}") from error

@@ -51,7 +51,7 @@ def test_a_host_that_never_had_a_worker_is_named_and_falls_to_its_policies_once_
     assert f"no `fleethook worker host` runs on {host_name()!r}" in fleethook("status").out
     checks = {check["id"]: check for check in fleethook("doctor", "--json").json["checks"]}
     assert checks["hosts"]["status"] == "warn"
-    assert f"evaluators on {host_name()!r} itself still run 1 blocking hook" in checks["hosts"]["what"]
+    assert f"evaluators on {host_name()!r} itself still run 1 blocking hook (theirs)" in checks["hosts"]["what"]
     assert "where evaluators of other hosts judge a call, the failure policies" in checks["hosts"]["what"]
 
     here = host_name()

@@ -53,10 +53,10 @@ def _own_hooks(places: Directories) -> list[Check]:
         host_hooks, _ = own_hooks(config_file(places.config), places.trust_file, places.last_good)
     except ConfigError:
         return []  # another check reports it
-    count = HostHooks(host_hooks.blocking).count
-    if not count:
+    own = HostHooks(host_hooks.blocking)
+    if not own.count:
         return []
-    text = f"{count} blocking hooks of this user's and projects' files do not run: there is no `fleethook worker host`"
+    text = f"{own.text} of this user's and projects' files: not in force, since no `fleethook worker host` runs here"
     fix = "run `fleethook worker host` here with FLEETHOOK_REDIS_URL of the role worker (`fleethook acl`)"
     return [Check(id="hosts", status="warn", what=text, fix=fix)]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from bus.errors import ConfigError
+from workers.cli.parameters import MOMENT
 
 if TYPE_CHECKING:  # what a command needs it imports itself, so that `--help` stays fast
     from workers.delivery.filters import Filter
@@ -19,21 +19,6 @@ Command = Callable[..., None]
 
 STATES: Final = ("ready", "running", "due", "parked", "delivered", "dead")
 _PER: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-class TimeParam(click.ParamType[int]):
-    """Converts a time to ms since 1970: `now`, a time ago (90s, 12h, 7d), or a date with or without a time of day."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The milliseconds; a usage error for anything else."""
-        from workers.records.moments import parse_moment
-
-        try:
-            return parse_moment(str(value))
-        except ConfigError as error:
-            self.fail(str(error), param, ctx)
 
 
 class RateParam(click.ParamType[float]):
@@ -53,7 +38,6 @@ class RateParam(click.ParamType[float]):
         return rate
 
 
-MOMENT: Final = TimeParam()
 RATE: Final = RateParam()
 
 

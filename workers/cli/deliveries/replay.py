@@ -9,10 +9,10 @@ import click
 
 from workers.cli.common import CheckFailed, Context, LazyGroup, PartlyDone, common_options, pass_fleet
 from workers.cli.deliveries.bulk import as_job, explain_job_on_interrupt, follow_job, watcher_here
-from workers.cli.deliveries.options import MOMENT, RATE
+from workers.cli.deliveries.options import RATE
 from workers.cli.formatting import COLOURS, short, when
 from workers.cli.hooks.sets import in_force
-from workers.cli.parameters import CONDITION
+from workers.cli.parameters import CONDITION, MOMENT
 from workers.cli.screens.columns import Cell, Column, sign
 from workers.cli.screens.progress import Progress
 from workers.cli.screens.rows import list_times

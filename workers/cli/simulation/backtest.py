@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from workers.cli.common import CheckFailed, Context, common_options, pass_fleet
-from workers.cli.deliveries.options import MOMENT
 from workers.cli.formatting import COLOURS, plain, short, when
 from workers.cli.hooks.sets import in_force, sound
-from workers.cli.parameters import CONDITION, DURATION
+from workers.cli.parameters import CONDITION, DURATION, MOMENT
 from workers.cli.screens.columns import Cell, Column, wrapped_lines
 from workers.cli.screens.progress import Progress
 from workers.cli.screens.rows import list_times, shown_ids

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from workers.cli.common import Context, common_options, pass_fleet
-from workers.cli.deliveries.options import MOMENT
 from workers.cli.formatting import plain, short, when
 from workers.cli.hooks.sets import in_force, shown_diff
+from workers.cli.parameters import MOMENT
 from workers.cli.screens.columns import Column, wrapped_lines
 from workers.cli.screens.progress import Progress
 from workers.cli.simulation.past_input import EXPORTS, read_past
