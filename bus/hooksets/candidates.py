@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 from bus.events import Event
 from bus.hookfiles import find_hooks
 from bus.hooks import Hook
+from bus.hooksets.sieve.sieve import Sieve
 from bus.matching.condition_cost import characters_of
 from bus.matching.conditions import Condition
 from bus.matching.patterns import Index
@@ -71,9 +72,9 @@ class Candidates(NamedTuple):
 class CandidatesMemory:
     """Remembers the candidates of each kind of event. An index gives the same tuple for the same kind."""
 
-    def __init__(self, index: Index[Hook], conditions: Mapping[str, Condition], always: frozenset[str]) -> None:
-        """`always` are the rules that any command line may fit."""
-        self._index, self._conditions, self._always = index, conditions, always
+    def __init__(self, index: Index[Hook], conditions: Mapping[str, Condition], sieve: Callable[[], Sieve]) -> None:
+        """`sieve` gives the sieve of the rules, and is called when there are candidates with rules."""
+        self._index, self._conditions, self._sieve = index, conditions, sieve
         self._known: dict[int, Candidates] = {}
         self._last: tuple[Event | None, Candidates] = (None, self._worked_out(()))
 
@@ -96,7 +97,8 @@ class CandidatesMemory:
     def _worked_out(self, found: tuple[Hook, ...]) -> Candidates:
         blocking = tuple(hook for hook in found if hook.blocking)
         rules = [hook.rule for hook in blocking if hook.rule is not None]
-        sifted = [hook.rule is not None and hook.id not in self._always for hook in blocking]
+        always = self._sieve().always if rules else frozenset()
+        sifted = [hook.rule is not None and hook.id not in always for hook in blocking]
         conditions = tuple(condition for hook in blocking if (condition := self._conditions.get(hook.id)) is not None)
         return Candidates(
             found,

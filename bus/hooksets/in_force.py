@@ -21,7 +21,7 @@ from bus.hooksets.guard_watch import GuardWatch
 from bus.hooksets.hookfile import HookFile
 from bus.hooksets.layers import Layered, content_key, guard_hooks, highest, place_entry
 from bus.hooksets.published import KEPT_VERSIONS, current_version, load_version
-from bus.hooksets.sieve.sieve import Sieve
+from bus.hooksets.sieve.sieve import later_sieve
 from bus.hooksets.trust import trusted_file
 from bus.hooksets.watched_file import WatchedFile
 from bus.hooksets.workflows.carried import is_left
@@ -86,8 +86,8 @@ class HookSet:
         self._conditions = {entry.id: compile_condition(entry.when) for entry in taken.values() if entry.when}
         self.reads_sessions = any(condition.uses_session for condition in self._conditions.values())
         self._index = Index([(hook, hook.on) for hook in ordered])
-        self._sieve = Sieve({hook.id: hook.rule for hook in ordered if hook.rule is not None})
-        self.is_prepared, self._candidates = False, CandidatesMemory(self._index, self._conditions, self._sieve.always)
+        self._sieve = later_sieve({hook.id: hook.rule for hook in ordered if hook.rule is not None})
+        self.is_prepared, self._candidates = False, CandidatesMemory(self._index, self._conditions, self._sieve)
         self._targets = Index([(endpoint, endpoint.events) for endpoint in self.endpoints.values()])
 
     def prepare(self) -> HookSet:
@@ -95,7 +95,7 @@ class HookSet:
         for rule in (hook.rule for hook in self.hooks.values() if hook.rule is not None):
             with suppress(FleethookError):  # an event that needs the rule gets the error
                 check_rule(rule)
-        self._sieve.prepare()
+        self._sieve().prepare()
         self.is_prepared = True
         return self
 
@@ -147,7 +147,7 @@ class HookSet:
             line = call.line
             if line.unread or line.incomplete:
                 return list(found)
-            rules = self._sieve.passing(line, call.text, partial(call.facts, disk), call.secrets)
+            rules = self._sieve().passing(line, call.text, partial(call.facts, disk), call.secrets)
             return candidates.only(rules, call)
         except Exception:
             log.exception("event %s: its command cannot be read; each rule answers by its failure policy", event.id)

@@ -196,15 +196,21 @@ def programs_of(match: CommandMatch) -> frozenset[str] | None:
 
 def programs_left_out(matches: Sequence[CommandMatch]) -> frozenset[str]:
     """Names in the conditions' `program_none` that no command which fits one of the conditions has."""
-    names = frozenset[str]().union(*(_exact(match.program_none) for match in matches))
-    return frozenset(name for name in names if not any(_may_name(match, name) for match in matches))
+    left = set[str]().union(*(_exact(match.program_none) for match in matches))
+    for match in matches:
+        if not left:
+            break
+        left.difference_update(_may_name(match, left.difference(_exact(match.program_none))))
+    return frozenset(left)
 
 
-def _may_name(match: CommandMatch, program: str) -> bool:
-    """Whether a command of this program may fit the condition."""
-    if program in _exact(match.program_none):
-        return False
-    return not match.program or any(compile_text_glob(name)(program) for name in match.program)
+def _may_name(match: CommandMatch, programs: set[str]) -> set[str]:
+    """Those of the programs, none of them in `program_none`, whose commands may fit the condition."""
+    if not match.program:
+        return programs
+    exact = _exact(match.program)
+    globs = tuple(compile_text_glob(name) for name in match.program if name not in exact)
+    return {program for program in programs if program in exact or any(fits(program) for fits in globs)}
 
 
 def marks_of(match: CommandMatch) -> frozenset[str]:
