@@ -19,6 +19,7 @@ from bus.runners.per_file import calls
 from bus.tally import OPINIONS_ONLY, Tally
 from bus.tools import canonical_input, native_input
 from bus.verdicts import Decision, Part, Policy, Verdict, fallback_decision
+from bus.wire.codec import unreadable
 
 log = logging.getLogger("fleethook.chain")
 
@@ -194,6 +195,11 @@ async def _run(evaluation: Evaluation, hook: Hook, event: Event, deadline: float
     if outcome is NOTHING:
         ms = round((time.monotonic() - start) * 1000, 3)
         return outcome, Part(hook=hook.id, decision="abstain", layer=hook.layer, version=hook.version, ms=ms)
+    if outcome.updated_input or outcome.updated_output is not None or outcome.permissions:
+        why = unreadable(outcome.updated_input, outcome.updated_output, *outcome.permissions)
+        if why:  # nobody could read the verdict, so that what other hooks say would be lost
+            log.warning("hook %r changed the call to what cannot be sent: %s", hook.id, why)
+            outcome = Outcome(failure=f"hook {hook.id!r} changed the call to what cannot be sent: {why}")
     decision, reason = outcome.decision, outcome.reason
     if outcome.failure:
         # Stop-like events never fail closed: there a block makes the agent go on.

@@ -172,16 +172,19 @@ class Transport:
         added, failures, in_a_row, tried_until = False, 0, 0, 0.0
         while (left := deadline - time.monotonic()) > 0:
             self._check_end(held)
-            wait = min(left, WAIT_SLICE)
-            commands: list[Command] = [alive, ("BLMOVE", reply, reply, "LEFT", "LEFT", f"{wait:.3f}")]
-            if not added:
-                patience = longest - deadline
-                more = ("patience", int((left + patience) * 1000)) if patience > 0 else ()
-                commands.insert(1, (*add, "budget", int(left * 1000), *more))
             large = 0 if added else _bytes(entry) / _WIRE_BYTES
             try:
                 with self.connections.lease() as connection:
                     raw = await _read_reply(connection, reply) if failures else None
+                    if not added:  # the time to connect is not the hooks': their failure policy has to answer in time
+                        await connection.open(min(left, WAIT_SLICE) + _WIRE_SECONDS + large)
+                        left = deadline - time.monotonic()
+                    wait = max(_AT_ONCE, min(left, WAIT_SLICE))
+                    commands: list[Command] = [alive, ("BLMOVE", reply, reply, "LEFT", "LEFT", f"{wait:.3f}")]
+                    if not added:
+                        patience = longest - deadline
+                        more = ("patience", int((left + patience) * 1000)) if patience > 0 else ()
+                        commands.insert(1, (*add, "budget", max(1, int(left * 1000)), *more))
                     raw = raw or await _round_trip(connection, commands, wait + _WIRE_SECONDS + large)
                     if raw is None:
                         await held.look(connection)

@@ -62,13 +62,21 @@ def hook_event(event: Event, registered: str) -> HookEvent:
         event_type=kind,
         session_id=event.session,
         source=SessionSource(event.source),
-        timestamp=datetime.fromtimestamp(event.time / 1000, UTC),
+        timestamp=_moment(event.time),
         data=data,
         machine_id=event.host or None,
         cwd=event.cwd or None,
         project_id=event.data.get("project_id") or None,
         metadata=metadata,
     )
+
+
+def _moment(milliseconds: int) -> datetime:
+    """The time of an event; now where it has one that Python lacks, since a wrong clock must not keep a guard from deciding."""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return datetime.now(UTC)
 
 
 def _mcp_call(event: Event) -> dict[str, str]:

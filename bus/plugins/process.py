@@ -176,11 +176,10 @@ class _Server:
         if found is None:  # the file changed after it was loaded: a reload brings the handler
             self._write(Answer(call.id))
             return
-        args = arguments(found, event, call.seen)
         if call.observes and not inspect.iscoroutinefunction(found.method):
-            self._observers.submit(self._observe, call.id, found.method, args)
+            self._observers.submit(self._observe, call, found, event)
             return
-        returned = self._run(call.id, found.method, args)
+        returned = self._run(call, found, event)
         if inspect.isawaitable(returned):
             self._start(call.id, self._answer_later(call.id, returned))
         elif not isinstance(returned, Answer):
@@ -197,12 +196,12 @@ class _Server:
             return self._handlers[call.plugin, call.method, HookEventType(call.event_name).value]
         return self._handlers.get((call.plugin, call.method, ""))
 
-    def _run(self, call: int, method: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        """What a handler returns, or a failed Answer where it raises."""
+    def _run(self, call: Call, handler: RegisteredHandler, event: Event) -> Any:
+        """What a handler returns, or a failed Answer where it raises, or where nothing can be made for it of the event."""
         try:
-            return method(*args)
+            return handler.method(*arguments(handler, event, call.seen))
         except BaseException as error:  # noqa: BLE001 - SystemExit too: a plugin may raise anything
-            return self._failed(call, error, method)
+            return self._failed(call.id, error, handler.method)
 
     def _failed(self, call: int, error: BaseException, method: Callable[..., Any]) -> Answer:
         text = problem_text(error, inspect.getsourcefile(inspect.unwrap(method)) or "")
@@ -212,9 +211,9 @@ class _Server:
         log.error("%s: %s", getattr(method, "__qualname__", method), text)
         return Answer(call, failure=f"raised {text}")
 
-    def _observe(self, call: int, method: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        returned = self._run(call, method, args)
-        self._write(returned if isinstance(returned, Answer) else Answer(call))
+    def _observe(self, call: Call, handler: RegisteredHandler, event: Event) -> None:
+        returned = self._run(call, handler, event)
+        self._write(returned if isinstance(returned, Answer) else Answer(call.id))
 
     async def _answer_later(self, call: int, returned: Any) -> None:
         try:
@@ -237,7 +236,7 @@ class _Server:
             if not wanted or method in done:
                 continue
             done.add(method)
-            returned = self._run(call.id, handler.method, arguments(handler, event, call.seen))
+            returned = self._run(call, handler, event)
             if inspect.isawaitable(returned):
                 try:
                     returned = await returned

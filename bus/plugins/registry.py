@@ -46,7 +46,10 @@ class RegisteredHandler:
 
         One under 50 whose second argument has a default of its own keeps that default.
         """
-        parameters = inspect.signature(self.method).parameters.values()
+        try:
+            parameters = inspect.signature(self.method).parameters.values()
+        except (TypeError, ValueError):  # a method without `self`: the call itself says what is wrong
+            return False
         positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
         second = positional[1:2]
         if second and not self.observes and second[0].default is not inspect.Parameter.empty:

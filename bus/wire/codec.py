@@ -177,13 +177,20 @@ def _read_small(raw: bytes, read: Callable[[bytes], _T]) -> _T | None:
 
 
 def _checked(*values: object) -> bool:
+    return not unreadable(*values)
+
+
+def unreadable(*values: object) -> str:
+    """Why whoever reads a verdict with these values of a hook would refuse it; empty if they can be read."""
     try:
         for value in values:
             if value:
                 _check(value, MAX_DEPTH - 1)
-    except DecodeError:
-        return False
-    return True
+    except DecodeError as error:
+        return str(error)
+    except RecursionError:
+        return f"nested deeper than {MAX_DEPTH} levels"
+    return ""
 
 
 def _convert(value: object, kind: type[_T]) -> _T:

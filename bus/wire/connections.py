@@ -96,14 +96,9 @@ class Connection:
         if not commands:  # the server sends no reply that could be waited for
             return []
         try:
-            if self._wire is None or self._wire.lost:
-                longest = min(self._connect + LOGIN_SECONDS, seconds or COMMAND_SECONDS)
-                async with asyncio.timeout(max(self._connect, longest)):
-                    self._wire = await self._open()
-                if self._loading:
-                    await self._wait_while_loading(self._wire)
+            wire = await self._opened(seconds)
             began = time.perf_counter()
-            replies = await self._wire.exchange(commands, seconds, first)
+            replies = await wire.exchange(commands, seconds, first)
         except OSError as error:  # TimeoutError is a subclass
             await self.close()
             if self.times is not None:
@@ -118,6 +113,28 @@ class Connection:
         if self._refused and not self._explains:
             await self._explain(commands, replies)
         return replies
+
+    async def open(self, seconds: float = COMMAND_SECONDS) -> None:
+        """Connect if it is not connected: for a caller whose commands say how much time is left. Raises Unreachable."""
+        try:
+            await self._opened(seconds)
+        except OSError as error:
+            await self.close()
+            if self.times is not None:
+                self.times.note_error(error)
+            raise Unreachable(unreachable_text(error)) from error
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _opened(self, seconds: float | None) -> Wire:
+        if self._wire is None or self._wire.lost:
+            longest = min(self._connect + LOGIN_SECONDS, seconds or COMMAND_SECONDS)
+            async with asyncio.timeout(max(self._connect, longest)):
+                self._wire = await self._open()
+            if self._loading:
+                await self._wait_while_loading(self._wire)
+        return self._wire
 
     async def _wait_while_loading(self, wire: Wire) -> None:
         """Return when the server answers; raises ConnectionError after too long. Only a PING is repeated."""

@@ -21,6 +21,7 @@ from bus.plugins.messages import TO_WORKER, Answer, Cancel, Finish, Frames, Load
 from bus.plugins.process import OUT_OF_MEMORY, command
 from bus.secrets.redaction import redact_text
 from bus.system.environment import base_env, fit_env
+from bus.system.pidfd import open_pidfd
 from workers.runtime.child_processes import ending_text
 
 LOAD_SECONDS: Final = 120.0
@@ -65,7 +66,7 @@ class PluginProcess:
         self._frames, self._lifeline = Frames(), -1
         self._out: deque[memoryview] = deque()
         self._out_bytes = 0
-        self._in_fd = self._out_fd = self._err_fd = -1
+        self._in_fd = self._out_fd = self._err_fd = self._pidfd = -1
         self._line = b""
         self._closing, self._gone = False, asyncio.Event()
 
@@ -194,6 +195,22 @@ class PluginProcess:
         loop = asyncio.get_running_loop()
         loop.add_reader(self._out_fd, self._read)
         loop.add_reader(self._err_fd, self._read_output)
+        self._pidfd = open_pidfd(popen.pid)
+        if self._pidfd >= 0:
+            loop.add_reader(self._pidfd, self._exited)
+
+    def _exited(self) -> None:
+        """Its process has ended. What a plugin has forked may hold its pipes open, so their end would not show that."""
+        self._forget_pidfd()
+        while self._read():
+            pass
+        self._close("")
+
+    def _forget_pidfd(self) -> None:
+        if self._pidfd >= 0:
+            asyncio.get_running_loop().remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = -1
 
     def _send(self, data: bytes) -> None:
         if self._out:
@@ -231,22 +248,27 @@ class PluginProcess:
             self._out.popleft()
         asyncio.get_running_loop().remove_writer(self._in_fd)
 
-    def _read(self) -> None:
+    def _read(self) -> bool:
+        """Take what it has written; returns whether there may be more."""
+        if self._closing:
+            return False
         try:
             data = os.read(self._out_fd, _CHUNK)
         except BlockingIOError:
-            return
+            return False
         except OSError:
             data = b""
         if not data:
             self._close("")
-            return
+            return False
         self._heard_at = time.monotonic()
         try:
             for raw in self._frames.feed(data):
                 self._take(TO_WORKER.decode(raw))
         except (DecodeError, msgspec.DecodeError) as error:
             self.kill(f"killed: it wrote what is no answer ({error})")
+            return False
+        return True
 
     def _take(self, message: Loaded | Answer) -> None:
         if isinstance(message, Loaded):
@@ -305,6 +327,7 @@ class PluginProcess:
     def _finish(self, popen: subprocess.Popen[bytes] | None, why: str) -> None:
         if self.ended.is_set():
             return
+        self._forget_pidfd()
         if popen is not None:
             status = popen.poll() if not why else None
             with contextlib.suppress(ProcessLookupError, PermissionError):

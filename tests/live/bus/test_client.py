@@ -15,8 +15,9 @@ from bus.ids import event_id
 from bus.shim.spool import spool_status
 from bus.verdicts import Verdict
 from bus.wire.codec import decode_body, encode_verdict
-from bus.wire.connections import Connections
+from bus.wire.connections import Connection, Connections
 from bus.wire.keys import Keys
+from bus.wire.protocol import Wire
 from tests.support.proxy import Proxy
 from tests.support.running import (
     NO_RM,
@@ -236,6 +237,34 @@ async def test_a_budget_is_kept_where_nobody_answers(
     (report,) = await stream(connections, keys)
     assert (report.fields[b"of"], report.fields[b"fallback"]) == (said.event.encode(), said.fallback.encode())
     assert len(await stream(connections, keys, "requests")) == 1, "it waits for an evaluator, which records it"
+
+
+async def test_the_time_to_connect_is_no_time_of_the_hooks(
+    server: Server, keys: Keys, connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a hook that times out would be answered after its caller has stopped waiting: its failure policy would be lost."""
+    connect, opens, goes_on = Connection._open, asyncio.Event(), asyncio.Event()
+
+    async def open_slowly(self: Connection) -> Wire:
+        opens.set()
+        await goes_on.wait()
+        return await connect(self)
+
+    await do(connections, "SET", keys("alive", "evaluator"), "one that hangs", "PX", 60_000)
+    async with Bus(server.url, namespace=namespace(keys), connect=CONNECT) as bus:
+        monkeypatch.setattr(Connection, "_open", open_slowly)
+        end = time.monotonic() + BUDGET
+        asked = asyncio.create_task(bus.request(bash(), budget=BUDGET))
+        await opens.wait()
+        begun = time.monotonic()
+        await until_true(lambda: time.monotonic() > begun + 0.1, "some of the budget is used")
+        left = end - time.monotonic()
+        goes_on.set()
+        while not (requests := await stream(connections, keys, "requests")):
+            await asyncio.sleep(0)
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
+    assert 0 < int(requests[0].fields[b"budget"]) <= left * 1000
 
 
 async def test_many_at_once_get_their_own_verdicts(server: Server, keys: Keys, connections: Connections) -> None:

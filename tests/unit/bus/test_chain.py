@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from bus.outcomes import NOTHING, Outcome
 from bus.runners.rule import RuleRunner
 from bus.tally import CONTEXT_BUDGET
 from bus.verdicts import DECISIONS, POLICIES, Decision, Verdict, fallback_decision
+from bus.wire.codec import decode_verdict, encode_verdict
 from tests.support.examples import examples
 
 EVENT = Event(type="tool:pre_execute", id="e1", tool="bash", input={"command": "ls"})
@@ -219,6 +221,24 @@ def test_what_a_runner_throws_is_a_failure_of_that_hook_alone() -> None:
     verdict = judge([hook("a"), hook("b")], run)
     assert (verdict.decision, verdict.parts[0].fallback) == ("ask", "hook 'a' broke: RuntimeError")
     assert judge([hook("a", on_failure="deny")], run).decision == "deny"
+
+
+@pytest.mark.req("G-14")
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"updated_input": {"env": {1: "x"}}}, "a map has a key that is not text"),
+        ({"updated_input": {"n": float("nan")}}, "NaN or infinity"),
+        ({"updated_output": [float("inf")]}, "NaN or infinity"),
+        ({"permissions": ({"type": object()},)}, "extension type"),
+        ({"updated_input": functools.reduce(lambda value, _: {"x": value}, range(40), {})}, "nested deeper than 32"),
+    ],
+)
+def test_a_change_that_nobody_could_read_is_a_failure_of_its_hook_alone(change: dict[str, Any], why: str) -> None:
+    verdict = judge([hook("odd"), hook("asks")], Said(odd=Outcome(**change), asks=says("ask", "really?")))
+    assert (verdict.decision, verdict.reason, verdict.updated_input) == ("ask", "really?", None)
+    assert why in verdict.parts[0].fallback
+    assert decode_verdict(encode_verdict(verdict)).reason == "really?"
 
 
 def test_hooks_that_do_not_start_in_time_count_as_failed() -> None:

@@ -80,6 +80,14 @@ def nonsense(self, event):
 def unwritable(self, event):
     return HookResponse(modify_args={"x": object()})
 
+@hook_handler("tool:*:write", priority=13)
+def takes_nothing():
+    return None
+
+@hook_handler("tool:*:write", priority=14)
+def without_self(event):
+    return None
+
 @hook_handler("tool:*:write", priority=10)
 def huge(self, event):
     return HookResponse(decision="deny", reason="x" * (20 << 20))
@@ -134,19 +142,26 @@ async def test_handlers_answer_observe_and_fail_alone(answers: HookFile, tmp_pat
         assert (forked.decision, forked.reason) == ("deny", "ended its copy")
         failures = {
             method: (await group.run(hook(method), tool_call(), 1.0 if method == "waits" else PATIENCE)).failure
-            for method in ("garbage", "raises", "exits", "raises_later", "nonsense", "unwritable", "huge", "waits")
+            for method in (
+                *("garbage", "raises", "exits", "raises_later", "nonsense", "unwritable", "huge", "waits"),
+                *("takes_nothing", "without_self"),
+            )
         }
         assert "returned a str" in failures["garbage"]
         assert "KeyError: 'gone'" in failures["raises"]
         assert "tested.py:" in failures["raises"]
         assert "SystemExit: 3" in failures["exits"]
+        assert "takes 0 positional arguments" in failures["takes_nothing"]
+        assert "takes 1 positional argument" in failures["without_self"]
+        old = await group.run(hook("ask"), tool_call(time=10**18), PATIENCE)
+        assert (old.decision, old.failure) == ("ask", ""), "a time that Python does not have is no way past a guard"
         assert "ValueError: later" in failures["raises_later"]
         assert "'perhaps'" in failures["nonsense"]
         assert "cannot be written" in failures["unwritable"]
         assert "returned 20971" in failures["huge"]
         assert "did not answer within 1 s" in failures["waits"]
         (state,) = group.states()
-        assert (state.state, state.restarts, state.calls, state.failures) == ("running", 0, 14, 8)
+        assert (state.state, state.restarts, state.calls, state.failures) == ("running", 0, 17, 10)
         assert 0 < state.p50_ms <= state.p99_ms
         assert [name for name, _, _ in state.handlers][:3] == ["ask", "change", "block"]
     assert log.read_text().endswith("unloaded\n")
@@ -155,6 +170,12 @@ async def test_handlers_answer_observe_and_fail_alone(answers: HookFile, tmp_pat
 BREAKS = {
     "segfault": "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
     "exit": "import os; os._exit(0)",
+    "leaves a copy": """
+        import os, signal, time
+        if os.fork() == 0:
+            time.sleep(3600)  # it holds the pipes of the process that ends
+        os.kill(os.getpid(), signal.SIGSEGV)
+        """,
     "endless": "while True: pass",
     "leak": """
         kept = []
@@ -182,6 +203,8 @@ async def test_what_ends_a_plugin_ends_its_process_alone_which_comes_back(tmp_pa
         seconds = 0.5 if how == "endless" else PATIENCE
         broken = await group.run(handler(file, "breaks"), tool_call(), seconds)
         assert broken.failure.startswith("plugin 'tested' (breaks) "), broken
+        if how in {"segfault", "leaves a copy"}:
+            assert "SIGSEGV" in broken.failure
         if how == "endless":
             assert "did not answer within 0.5 s" in broken.failure
             await until_true(lambda: "did not end within" in group.states()[0].problem, "it is killed")
