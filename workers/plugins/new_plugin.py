@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -9,6 +10,9 @@ from typing import Final, NamedTuple
 from bus.errors import ConfigError
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*\Z")
+
+_MOST: Final = 64
+"""The most characters of a name."""
 
 _PLUGIN: Final = '''\
 """NAME: say here what it is for."""
@@ -95,10 +99,12 @@ class NewPlugin(NamedTuple):
 
 def new_plugin(name: str, folder: Path) -> NewPlugin:
     """The files of a plugin with this name; raises ConfigError for a name that is none, and where a file exists."""
-    if not _NAME.match(name):
-        hint = "write small letters, digits and `-`, e.g. code-guardian"
+    if not _NAME.match(name) or len(name) > _MOST:
+        hint = f"write small letters, digits and `-`, at most {_MOST}, e.g. code-guardian"
         raise ConfigError(f"{name[:64]!r} is no name of a plugin", hint=hint)
     stem = name.replace("-", "_")
+    if importlib.util.find_spec(stem) is not None:  # beside its test it would be imported in place of that module
+        stem += "_plugin"
     words = "".join(part.capitalize() for part in re.split("[-_]", name))
     found = NewPlugin(
         folder / f"{stem}.py",
