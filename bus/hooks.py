@@ -122,6 +122,8 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`file:line` of the entry that enables it."""
     expands: bool = False
     """Whether `${VAR}` in its config is a variable of its environment, as in Gobby's configuration."""
+    state_files: tuple[str, ...] = ()
+    """The files that its state is in. Plugins with one of them in common have one process."""
 
 
 class ModelPrompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

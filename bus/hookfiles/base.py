@@ -64,8 +64,16 @@ class HttpDialect(Protocol):
         """
         ...
 
+    def http_headers(self, event: Event) -> Mapping[str, str]:
+        """The headers that this system sends beside the body; a configured header of the same name replaces one."""
+        ...
+
     def http_answer(self, raw: bytes, hook: Hook, event: Event) -> Outcome:
         """The outcome of a blocking hook's 2xx answer with a body; raises DecodeError with the reason."""
+        ...
+
+    def http_refusal(self, raw: bytes, hook: Hook, event: Event) -> Outcome | None:
+        """The outcome of a 4xx answer that refuses the event; None where it is a failure like any other."""
         ...
 
 

@@ -8,6 +8,7 @@ the default of `enabled` for all webhooks; the plan's default is used (G-06, G-2
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ from bus.config.validation import convert, nearest
 from bus.errors import ConfigError, DecodeError, TargetRefused
 from bus.events import Event, EventType
 from bus.hookfiles.command_results import failure, output
+from bus.hookfiles.gobby_variables import expanded_section, variables_in
 from bus.hookfiles.gobby_workflows import FOLDER, is_workflow, read_workflows
 from bus.hooks import DEFAULT_TIMEOUT, Endpoint, Hook, HttpCall, Layer
 from bus.http.address_policy import parse_target
@@ -93,6 +95,11 @@ def event_types(name: str) -> tuple[str, ...]:
     return tuple(str(type_) for type_ in EVENTS.get(ALIASES.get(plain, plain), ()))
 
 
+def event_name(event: Event) -> str:
+    """Gobby's name of an event."""
+    return _NAMES.get(event.type, event.type.replace(":", "_"))
+
+
 class _GobbyReader:
     """Reads one document, and collects its problems."""
 
@@ -107,6 +114,8 @@ class _GobbyReader:
     def read(self, value: dict[str, Plain]) -> HookFile:
         parts = value.get(_KEY)
         parts = {} if parts is None else parts
+        if self.layer != "project":  # a project's file does not read the person's environment
+            parts = expanded_section(parts, os.environ)
         if not isinstance(parts, dict):
             raise self.document.error((_KEY,), f"{_KEY} has to be a mapping with websocket, webhooks, plugins")
         for name in parts:
@@ -213,9 +222,13 @@ class _GobbyReader:
 
     def check_url(self, path: PathParts, url: str) -> None:
         if "${" in url:
-            self.report(
-                (*path, "url"), "a URL cannot have a variable here", hint="write the address; headers may have ${VAR}"
-            )
+            if self.layer == "project":
+                message, hint = "a URL in a project's file cannot have a variable", "write the address"
+            else:
+                name = next(variables_in(url), "")
+                message = f"the URL needs the variable {name}, which is not set here"
+                hint = f"set it where `fleethook up` starts, or write a default: ${{{name}:-…}}"
+            self.report((*path, "url"), message, hint=hint)
             return
         try:
             parse_target(url)
@@ -328,7 +341,7 @@ class _Gobby:
             data |= {"tool_name": tool, "tool_input": tool_input}
         if event.output is not None:
             data["tool_output"] = event.output
-        name = _NAMES.get(event.type, event.type.replace(":", "_"))
+        name = event_name(event)
         body = {
             "event": name,
             "event_type": name,  # as in Gobby's code, where the plan has `event`
@@ -348,6 +361,18 @@ class _Gobby:
                 "reason": verdict.reason,
             }
         return write_json(body)
+
+    def http_headers(self, event: Event) -> Mapping[str, str]:
+        """Gobby's name as the sender, and the event's name, by which receivers sort what they get."""
+        return {"User-Agent": "Gobby-Webhook/1.0", "X-Gobby-Event": event_name(event)}
+
+    def http_refusal(self, raw: bytes, hook: Hook, event: Event) -> Outcome | None:
+        """A deny in a 4xx answer: Gobby reads the decision there too."""
+        try:
+            found = self.http_answer(raw, hook, event)
+        except DecodeError:
+            return None
+        return found if found.decision == "deny" else None
 
     def http_answer(self, raw: bytes, hook: Hook, event: Event) -> Outcome:  # noqa: ARG002 - as above
         """`{"decision": "deny", "reason": …}` blocks; `allow` or no decision is abstain (G-08)."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_LATER: Final = frozenset({"headers", "config"})
 _WORDS: Final[Mapping[str, bool | None]] = {"true": True, "false": False, "null": None, "~": None}
 _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,18}")
 _NUMBER: Final = re.compile(r"[-+]?[0-9]{1,18}\.[0-9]{1,18}")
@@ -42,6 +43,18 @@ def expanded(value: Any, environment: Mapping[str, str]) -> Any:
 
     text = _VARIABLE.sub(variable, value)
     return _scalar(text) if text != value and _VARIABLE.fullmatch(value) else text
+
+
+def expanded_section(section: Any, environment: Mapping[str, str]) -> Any:
+    """`hook_extensions` with its variables, but for headers and the configs of plugins.
+
+    Those are replaced when a request is made and when a plugin is loaded, so that no secret is kept with the hooks.
+    """
+    if isinstance(section, Mapping):
+        return {key: value if key in _LATER else expanded_section(value, environment) for key, value in section.items()}
+    if isinstance(section, list):
+        return [expanded_section(item, environment) for item in section]
+    return expanded(section, environment)
 
 
 def _scalar(text: str) -> Any:

@@ -19,13 +19,19 @@ def webhook_headers(
     ours: Mapping[str, str],
     *,
     with_id: bool = True,
+    defaults: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """The headers of a request at `now` (unix seconds), with a signature if the sender has a secret.
+
+    A configured header replaces one of `defaults` with the same name, and never one of `ours`.
 
     A signed request always has the message's id and time, an unsigned one only if `with_id` is set. Raises ConfigError if a
     `${VAR}` or secret does not exist, and MissingKey if this machine does not have the key of a sealed secret.
     """
     written = fill(sender.headers) if sender.headers else {}
+    if defaults:
+        names = {name.lower() for name in written}
+        written = {name: value for name, value in defaults.items() if name.lower() not in names} | written
     ours = dict(ours)
     if sender.secret:
         ours |= signed_headers(signing_secrets(sender, now), message_id, now, body)

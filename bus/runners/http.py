@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -59,7 +60,8 @@ class HttpRunner:
             sent = event if hook.http.payload == "raw" else redact_event(event)
             body = await written(sent, lambda: dialect.http_body(sent, None, hook) if dialect else _body(sent))
             span = post_span(hook.http.url, trace_of(event))
-            headers = _headers(hook, hook.http, at_trace(event, span.context), body)
+            own = dialect.http_headers(event) if dialect else None
+            headers = _headers(hook, hook.http, at_trace(event, span.context), body, own)
         except FleethookError as error:
             return Outcome(failure=f"{name} was not sent: {error}")
         except (TypeError, ValueError) as error:  # a publisher's event may hold a value that JSON lacks
@@ -72,6 +74,10 @@ class HttpRunner:
             return Outcome(failure=f"{name} was not sent: the address policy refuses its target", output=reply.detail)
         shown = redact_text(reply.body[-2 * SHOWN :].decode("utf-8", "replace"))[-SHOWN:]
         problem = _problem(reply)
+        if problem and dialect is not None and not reply.error and 400 <= reply.status < 500:
+            refusal = dialect.http_refusal(reply.body, hook, event)
+            if refusal is not None:
+                return msgspec.structs.replace(refusal, output=shown)
         if problem:
             return Outcome(failure=f"{name} {problem}", output=shown)
         if not reply.body.strip():
@@ -91,11 +97,14 @@ class HttpRunner:
             return Outcome(failure=f"{name} got an answer that cannot be used: {error}", output=shown)
 
 
-def _headers(hook: Hook, call: HttpCall, event: Event, body: bytes) -> dict[str, str]:
+def _headers(
+    hook: Hook, call: HttpCall, event: Event, body: bytes, defaults: Mapping[str, str] | None
+) -> dict[str, str]:
     # The id that a delivery of this event would have: a failed request may be sent again as a delivery.
     message_id = _UNFIT.sub("-", webhook_id(delivery_id(event.id or "event", hook.id)))[:256]
     ours = {"Content-Type": "application/json", **trace_of(event).headers()}
-    return webhook_headers(call, message_id, int(time.time()), body, ours, with_id=hook.dialect == NATIVE)
+    with_id = hook.dialect == NATIVE
+    return webhook_headers(call, message_id, int(time.time()), body, ours, with_id=with_id, defaults=defaults)
 
 
 def _holds_redaction(value: object) -> bool:

@@ -22,7 +22,17 @@ _OWN_KEYS: Final = frozenset({"action", "when", "content", "text"})
 
 
 async def run_actions(work: Work, actions: Sequence[Action], *, keeps_results: bool = False) -> None:
-    """Run actions in order. A deny ends them; with `keeps_results`, later ones read what earlier ones returned."""
+    """Run actions in order. A deny ends them; with `keeps_results`, later ones read what earlier ones returned.
+
+    In Gobby's files they always do, until the last of these actions has run.
+    """
+    is_gobbys, outer = work.workflow.language == "python", dict(work.extra)
+    await _run_each(work, actions, keeps_results=keeps_results or is_gobbys)
+    if is_gobbys and not keeps_results:
+        work.extra = outer
+
+
+async def _run_each(work: Work, actions: Sequence[Action], *, keeps_results: bool) -> None:
     for action in actions:
         if work.ended:
             return

@@ -200,8 +200,9 @@ class Attempts:
         client, url = clients.get(hook_set.network, hook_set.proxy), post_url(endpoint)
         with post_span(url, context, claimed.tries) as span:
             now, name = int(time.time()), request.replay_of
+            named = event.event if prepared is None and not request.is_batch else None
             headers = request_headers(
-                endpoint, request.id, request.body, now, name, batch=request.is_batch, context=span.context
+                endpoint, request.id, request.body, now, name, batch=request.is_batch, context=span.context, event=named
             )
             reply = await client.post(
                 url, request.body, headers, seconds=endpoint.timeout, before=before, method=request.method

@@ -27,7 +27,7 @@ async def post_once(client: WebhookClient, endpoint: Endpoint, event: Event) -> 
             body, name = batch_body(endpoint.format, [body], list), batch_id([name])
         with post_span(endpoint.url, trace_of(event)) as span:
             now, is_batch = int(time.time()), endpoint.batch is not None
-            headers = request_headers(endpoint, name, body, now, batch=is_batch, context=span.context)
+            headers = request_headers(endpoint, name, body, now, batch=is_batch, context=span.context, event=event)
             reply = await client.post(endpoint.url, body, headers, seconds=endpoint.timeout)
             note_reply(span, reply.status, reply.error)
     except Undeliverable as error:  # a secret or a variable is missing here

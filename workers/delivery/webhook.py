@@ -72,11 +72,12 @@ def request_headers(
     *,
     batch: bool = False,
     context: TraceContext = NO_CONTEXT,
+    event: Event | None = None,
 ) -> dict[str, str]:
     """The headers of one attempt at `now` (seconds): the endpoint's own, and a signature if it has a secret.
 
     `replay_of` is the event's id if the delivery replays it. The events of a `batch` have their ids in the body. `context` is
-    the trace context to pass on.
+    the trace context to pass on. `event` is the event of the body, which another system's headers may name.
 
     Raises Undeliverable if a `${VAR}` or a secret does not exist, since no later attempt would find it; MissingKey if a
     secret is sealed with a key that this machine does not have yet.
@@ -85,7 +86,9 @@ def request_headers(
     if replay_of:
         headers[REPLAY_HEADER] = replay_of
     try:
-        return webhook_headers(endpoint, webhook_id(delivery), now, body, headers)
+        dialect = find_http(endpoint.dialect)
+        defaults = dialect.http_headers(event) if dialect is not None and event is not None else None
+        return webhook_headers(endpoint, webhook_id(delivery), now, body, headers, defaults=defaults)
     except MissingKey:  # the delivery waits, because this machine may get the key
         raise
     except ConfigError as error:

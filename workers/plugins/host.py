@@ -217,11 +217,15 @@ async def _close(group: PluginGroup) -> None:
 
 
 def _groups(layer: str, plugins: Iterable[Plugin]) -> Mapping[_Key, tuple[Plugin, ...]]:
-    """The plugins of one layer, those together that require each other, in the order of loading."""
+    """The plugins of one layer, those together that require each other or have state in common, in the order of loading."""
     ordered = in_order(plugins)
     members: list[set[str]] = []
+    by_file: dict[str, set[str]] = {}
     for plugin in ordered:
-        joined = {plugin.name, *plugin.requires}
+        sharing = [by_file.setdefault(file, set()) for file in plugin.state_files]
+        for names in sharing:
+            names.add(plugin.name)
+        joined = {plugin.name, *plugin.requires}.union(*sharing)
         apart = [names for names in members if not names & joined]
         members = [*apart, joined.union(*(names for names in members if names & joined))]
     found = {}

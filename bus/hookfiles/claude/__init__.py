@@ -88,6 +88,14 @@ class _Hooks:
             return self.stdin(hook, event)
         return encode(payload(moment(event), event, tool_name_for_hook(event, ()), ion=self.name == ION))
 
+    def http_headers(self, event: Event) -> Mapping[str, str]:  # noqa: ARG002 - as above
+        """None of its own."""
+        return {}
+
+    def http_refusal(self, raw: bytes, hook: Hook, event: Event) -> Outcome | None:  # noqa: ARG002 - as above
+        """None: every 4xx is a failure."""
+        return None
+
     def http_answer(self, raw: bytes, hook: Hook, event: Event) -> Outcome:
         """The outcome of an http hook's answer: only a JSON object is valid; any other answer is a failure."""
         return json_outcome(hook, _moment(hook), event, _tool(hook, event), raw)

@@ -22,6 +22,8 @@ from bus.hookfiles.gobby import CONFIGS, event_types
 from bus.hookfiles.gobby_variables import variables_in
 from bus.hooks import Hook, Layer, Plugin, PluginHandler
 from bus.hooksets.plugins.classes import FoundHandler, FoundPlugin
+from bus.hooksets.plugins.environment_reads import VariableRead, variables_read, warnings_of
+from bus.hooksets.plugins.shared_modules import state_files
 from bus.hooksets.plugins.sources import PluginSource, find_source, offered, plugin_folders, read_plugin
 from bus.verdicts import Policy
 
@@ -29,6 +31,8 @@ OBSERVES: Final = 50
 """From this priority on, a handler sees the verdict and cannot change it (G-12)."""
 
 _NAME: Final = re.compile(r"[^\x00-\x1f/\\]{1,100}\Z")
+_GOBBY_KEYS: Final = ("enabled", "config", "env_pass", "timeout", "memory", "on_failure", "observe")
+"""The keys of a plugin's entry in Gobby's configuration: Gobby's two, and those of `plugins:` that can be added there."""
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -42,6 +46,8 @@ class FoundPlugins:
     sources: dict[str, Source] = field(default_factory=dict)
     """The files that were read, and the folders where a plugin may appear."""
     warnings: list[str] = field(default_factory=list)
+    reads: dict[str, list[VariableRead]] = field(default_factory=dict)
+    """By plugin: the variables of the environment that its source reads and that it does not get."""
 
 
 def read_plugins(
@@ -51,8 +57,13 @@ def read_plugins(
     layer: Layer,
     on_failure: Policy | None,
     folders: Sequence[str] = (),
+    *,
+    passes_read: bool = False,
 ) -> FoundPlugins:
-    """Read the entries of `plugins:`; each is `true`, `false` or a mapping. `folders` replaces the usual folders."""
+    """Read the entries of `plugins:`; each is `true`, `false` or a mapping. `folders` replaces the usual folders.
+
+    With `passes_read` a plugin gets the variables that its source names; without it, a warning names them.
+    """
     found = FoundPlugins()
     searched = tuple(folders) or plugin_folders(layer, document.file)
     for name, raw in entries.items():
@@ -72,6 +83,12 @@ def read_plugins(
             except ConfigError as error:
                 placed = error if error.file else document.error(place, error.message, hint=error.hint, key=True)
                 found.problems.append(placed)
+    if passes_read:
+        found.plugins = [
+            _with_names(plugin, [read.name for read in found.reads[plugin.name]]) for plugin in found.plugins
+        ]
+    else:
+        found.warnings += [text for name, reads in found.reads.items() for text in warnings_of(name, reads)]
     wrong = {name: (message, hint) for name, message, hint in _unordered(found.plugins)}
     found.problems += [document.error((*path, name), text[0], hint=text[1], key=True) for name, text in wrong.items()]
     return _without(found, wrong)
@@ -100,8 +117,10 @@ def _add(
         env_pass=tuple(entry.env_pass),
         memory=entry.memory,
         origin=origin,
+        state_files=_state_files(layer, real, source.module),
     )
     found.plugins.append(plugin)
+    found.reads[name] = [] if source.module or layer == "fleet" else variables_read(real, entry.env_pass)
     shared = {
         "plugin": name,
         "timeout": entry.timeout,
@@ -113,6 +132,13 @@ def _add(
         Hook(**shared, **own, origin=f"{real}:{line}")  # type: ignore[arg-type]
         for line, own in _hooks(name, classes)
     ]
+
+
+def _state_files(layer: Layer, path: str, module: str) -> tuple[str, ...]:
+    if layer == "fleet":
+        return ()  # every machine has its own files
+    # A project's plugin imports nothing beside it, and an installed one comes from a package.
+    return (path,) if layer == "project" or module else tuple(sorted(state_files(path)))
 
 
 def _source(found: FoundPlugins, name: str, entry: PluginEntry, origin: str, folders: tuple[str, ...]) -> PluginSource:
@@ -215,7 +241,7 @@ def _without(found: FoundPlugins, bad: Collection[str]) -> FoundPlugins:
         left_out |= more
     plugins = [plugin for plugin in found.plugins if plugin.name not in left_out]
     hooks = [hook for hook in found.hooks if hook.plugin not in left_out]
-    return FoundPlugins(plugins, hooks, found.problems, found.sources, found.warnings)
+    return FoundPlugins(plugins, hooks, found.problems, found.sources, found.warnings, found.reads)
 
 
 def with_gobby_plugins(file: HookFile, path: Path, layer: Layer) -> HookFile:
@@ -245,12 +271,11 @@ def _gobby_plugins(document: Document, section: Mapping[str, Any], layer: Layer)
     path: PathParts = ("hook_extensions", "plugins", "plugins")
     written = section.get("plugins") or {}
     entries = {
-        str(name): {key: value[key] for key in ("enabled", "config") if key in value}
-        if isinstance(value, dict)
-        else value
+        str(name): {key: value[key] for key in _GOBBY_KEYS if key in value} if isinstance(value, dict) else value
         for name, value in written.items()
     }
-    found = read_plugins(document, path, entries, layer, None, folders)
+    # In Gobby a plugin has the daemon's environment: one of the person's own configuration gets what its source names.
+    found = read_plugins(document, path, entries, layer, None, folders, passes_read=layer == "user")
     if layer == "user":  # what a project's file names of the person's environment stays as it is written
         found.plugins = [_with_variables(plugin) for plugin in found.plugins]
     others = (
@@ -264,8 +289,13 @@ def _gobby_plugins(document: Document, section: Mapping[str, Any], layer: Layer)
 
 def _with_variables(plugin: Plugin) -> Plugin:
     """A plugin of the person's own configuration, which gets the variables that its config names."""
-    names = tuple(dict.fromkeys(variables_in(plugin.config)))
-    return msgspec.structs.replace(plugin, expands=True, env_pass=names) if names else plugin
+    names = [*variables_in(plugin.config)]
+    return msgspec.structs.replace(_with_names(plugin, names), expands=True) if names else plugin
+
+
+def _with_names(plugin: Plugin, names: Sequence[str]) -> Plugin:
+    """A plugin that gets these variables too."""
+    return msgspec.structs.replace(plugin, env_pass=tuple(dict.fromkeys((*plugin.env_pass, *names))))
 
 
 def with_position(hooks: Sequence[Hook], first: int) -> list[Hook]:

@@ -33,6 +33,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "my.actions-plugin": {"word": "fact"},
     "slow": {"delay": 0.05},
     "example-notify": {"default_channel": "#ops", "log_file": "~/.gobby/seen/metrics.log"},
+    "dataclassed": {"limit": 1},
     "code-guardian": {"checks": ["ruff"], "block_on_error": True},
 }
 OTHERS = (
@@ -59,6 +60,8 @@ OTHERS = (
         "plan-router",
         "guide-style",
     ),
+    *("helper-user", "init-defaults", "init-no-super", "slotted", "meta-made", "decorated", "env-reader"),
+    *("recorder", "read-first"),
 )
 
 
@@ -145,6 +148,20 @@ CALLS = (
     bash("asynchronous ok", refused=False),
     bash("asynchronous tools everywhere", "score 27"),
     bash("routed", "BEFORE_TOOL before_tool routed"),
+    bash("helper-no", "NO!!!"),
+    bash("dc ask", "dc asks", '"permissionDecision": "ask"', refused=False),
+    bash("dc more", "dataclassed 2/1"),
+    bash("init-no", "init-defaults blocks", "system: init-defaults"),
+    bash("nosuper-no", "no super True"),
+    bash("slot-no", "slotted ['slot-no']"),
+    bash("meta-no", "meta Meta"),
+    bash("above-no", "above"),
+    bash("below-no", "below True"),
+    bash("asyncdeco-no", "asyncdeco"),
+    bash("env-no", "http://team.example tok lenient"),
+    write("/p/x.rf", "read it first", tool="Edit"),
+    Call("pre-tool-use", {"tool_name": "Read", "tool_input": {"file_path": "/p/x.rf"}}, (), refused=False),
+    Call("pre-tool-use", {"tool_name": "Edit", "tool_input": {"file_path": "/p/x.rf"}}, (), refused=False),
     Call(
         "pre-tool-use", {"tool_name": "WebFetch", "tool_input": {"url": "https://x.org"}}, ("no docs: https://x.org",)
     ),
@@ -230,7 +247,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Itera
             f'network: {{allow: ["127.0.0.1:{receiver.port}"]}}\n',
             encoding="utf-8",
         )
-        made.start("evaluator", TOKEN="t0k")
+        made.start("evaluator", TOKEN="t0k", TEAM_WEBHOOK="http://team.example", TEAM_TOKEN="tok")
         yield made
 
 

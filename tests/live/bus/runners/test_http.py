@@ -207,6 +207,34 @@ async def test_everything_else_is_a_failure_in_words(serve: Serve, text: str) ->
     assert got.decision == "abstain"
 
 
+@pytest.mark.req("G-07", "G-08")
+@pytest.mark.parametrize(
+    ("status", "body", "decision", "failure"),
+    [
+        ("403 Forbidden", b'{"decision": "deny", "reason": "not here"}', "deny", ""),
+        ("422 No", b'{"decision": "block", "reason": "not here"}', "deny", ""),
+        ("404 Not Found", b'{"decision": "allow"}', "abstain", "was answered 404"),
+        ("404 Not Found", b"<html>", "abstain", "was answered 404"),
+        ("503 Later", b'{"decision": "deny", "reason": "not here"}', "abstain", "was answered 503"),
+    ],
+)
+async def test_gobbys_webhooks_refuse_by_a_4xx_too(status: str, body: bytes, decision: str, failure: str) -> None:
+    got: list[bytes] = []
+
+    async def serve(request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        got.append(request)
+        await answer(status, body)(request, reader, writer)
+
+    async with receiver(serve) as port, WebhookClient(LOCAL) as client:
+        hook = Hook(id="gate", on=("*",), http=HttpCall(url=f"http://127.0.0.1:{port}/"), dialect="gobby")
+        outcome = await HttpRunner(client).run(hook, EVENT, 20)
+    assert (outcome.decision, outcome.reason) == (decision, "not here" if decision == "deny" else "")
+    assert failure in outcome.failure
+    assert bool(outcome.failure) is bool(failure)
+    assert b"X-Gobby-Event: before_tool\r\n" in got[0]
+    assert b"User-Agent: Gobby-Webhook/1.0\r\n" in got[0]
+
+
 async def test_late_unreachable_and_refused_are_failures() -> None:
     async def silent(request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()

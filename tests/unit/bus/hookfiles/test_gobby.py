@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from bus.agents.gobby import EVENTS
@@ -21,7 +22,7 @@ from bus.verdicts import Verdict
 from tests.support.rows import rows
 from workers.delivery.formats import MOST_BODY
 from workers.delivery.results import Undeliverable
-from workers.delivery.webhook import render_body
+from workers.delivery.webhook import render_body, request_headers
 
 GOBBY = HOOKS["gobby"]
 TOLD = Endpoint(id="told", url="https://x.example", dialect="gobby")
@@ -121,13 +122,45 @@ def test_defaults_are_gobbys(tmp_path: Path) -> None:
     assert any("'later' is not known" in one for one in sections.warnings)
 
 
+@pytest.mark.req("G-06", "G-23", "X-01")
+def test_variables_stand_for_any_value_but_in_a_projects_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FH_WEBHOOKS", "hooks.example")
+    entry = {
+        "url": "https://${FH_WEBHOOKS}/${FH_NOT_SET:-x}",
+        "retry_count": "${FH_TRIES:-1}",
+        "can_block": "${FH_BLOCKS:-true}",
+        "headers": {"A": "${FH_WEBHOOKS}"},
+    }
+    (hook,) = endpoints(tmp_path, entry).hooks
+    assert (hook.http, hook.retry) == (
+        HttpCall(url="https://hooks.example/x", headers={"A": "${FH_WEBHOOKS}"}),
+        (1.0,),
+    ), "a header's variable is read when the request is made"
+    endpoints(tmp_path, {"url": entry["url"]})
+    project, _ = load_foreign(tmp_path / "config.yaml", "project", "gobby")
+    assert "a URL in a project's file cannot have a variable" in " ".join(map(str, project.problems))
+
+
+@pytest.mark.req("G-07")
+def test_a_receiver_gets_gobbys_headers_and_its_own_replace_them() -> None:
+    event = Event(type="tool:pre_execute")
+    headers = request_headers(TOLD, "e1.a", b"{}", 1, event=event)
+    assert (headers["User-Agent"], headers["X-Gobby-Event"]) == ("Gobby-Webhook/1.0", "before_tool")
+    own = msgspec.structs.replace(TOLD, headers={"user-agent": "mine", "x-gobby-event": "y"})
+    headers = request_headers(own, "e1.a", b"{}", 1, event=event)
+    assert {name: value for name, value in headers.items() if name.lower() in {"user-agent", "x-gobby-event"}} == {
+        "user-agent": "mine",
+        "x-gobby-event": "y",
+    }
+
+
 @pytest.mark.req("G-06", "F-11", "F-18")
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
         ({}, '"url" is missing'),
         ({"url": "ftp://h/"}, "the URL has to begin with https:// or http://"),
-        ({"url": "https://${HOST}/"}, "a URL cannot have a variable here"),
+        ({"url": "https://${FH_IS_NOT_SET}/"}, "the URL needs the variable FH_IS_NOT_SET, which is not set here"),
         (
             {"url": "https://h/", "events": ["before_tol"]},
             "Gobby has no event 'before_tol'; did you mean \"before_tool\"?",

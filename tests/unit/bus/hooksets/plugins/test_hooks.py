@@ -93,6 +93,13 @@ def test_gobbys_configuration_enables_what_it_names(tmp_path: Path) -> None:
     assert [(loaded.name, loaded.config) for loaded in found.plugins] == [("named", {"a": 1})]
     assert [hook.id for hook in found.hooks] == ["named_check"]
     assert any("not named, so they stay off: found" in text for text in found.warnings)
+    (folder / "named.py").write_text(plugin(DENIES + "    import os\n    os.environ.get('FH_X')\n", "named"))
+    named = "named.py:16: the plugin 'named' reads the variable FH_X, which it does not get; write `env_pass: [FH_X]`"
+    (said,) = [text for text in load_hook_file(file, "project").warnings if "FH_X" in text]
+    assert f"{folder}/{named}" in said
+    mine = load_hook_file(file, "user")
+    assert [(loaded.name, loaded.env_pass) for loaded in mine.plugins] == [("named", ("FH_X",))]
+    assert not [text for text in mine.warnings if "FH_X" in text], "the person's own has it, as in Gobby"
     (tmp_path / ".gobby" / "config.yaml").write_text(
         json.dumps({"hook_extensions": {"plugins": {**section, "enabled": False}}})
     )
