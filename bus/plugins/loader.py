@@ -27,7 +27,7 @@ from bus.plugins.gobby_names import add_gobby_modules
 from bus.plugins.messages import LoadedPlugin
 from bus.plugins.plugin import HookPlugin, PluginAction
 from bus.plugins.registry import PluginRegistry, str_of
-from bus.plugins.schema import problems_of, with_defaults
+from bus.plugins.schema import problems_of, schema_problems, with_defaults
 from bus.secrets.redaction import redact_text
 
 _MOST_SCHEMA: Final = 8 * 1024
@@ -198,6 +198,8 @@ def checked_config(kind: type[HookPlugin], config: Mapping[str, Any]) -> dict[st
     if schema is None:
         return dict(config)
     if isinstance(schema, Mapping):
+        if odd := schema_problems(schema):
+            raise ConfigError(f"its config_schema is no JSON Schema: {'; '.join(odd)}")
         filled = with_defaults(schema, config)
         wrong = problems_of(schema, filled)
         if wrong:

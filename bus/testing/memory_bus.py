@@ -94,9 +94,14 @@ class MemoryBus(AgentFacade):
         return [await self.publish(event) for event in events]
 
     async def request(self, event: Event, *, budget: float = DEFAULT_BUDGET) -> Verdict:
-        """The verdict of the blocking hooks on an event, within `budget` seconds."""
+        """The verdict of the blocking hooks on an event, within `budget` seconds.
+
+        Raises ConfigError where a plugin that takes part cannot be loaded: a test must not pass without it.
+        """
         event = self._prepared(event)
         hooks, findings = await self._fitting(event)
+        if any(hook.kind == "plugin" for hook in hooks):
+            await self._plugins.load()
         verdict = await evaluate(
             Evaluation(
                 event=event,

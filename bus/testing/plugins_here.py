@@ -25,6 +25,10 @@ class PluginsHere:
         self._registry: PluginRegistry | None = None
         self._known: dict[str, set[str]] = {}
 
+    async def load(self) -> None:
+        """Load the plugins, if they are not loaded; raises ConfigError where one cannot be."""
+        await self._loaded()
+
     async def plugin(self, name: str) -> HookPlugin:
         """The loaded plugin with this name; raises ConfigError where there is none."""
         found = (await self._loaded()).get_plugin(name)

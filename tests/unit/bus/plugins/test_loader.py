@@ -22,6 +22,18 @@ SCHEMA = {
         "times": {"type": "integer", "minimum": 1, "default": 3},
         "words": {"type": "array", "items": {"type": "string"}},
         "mode": {"enum": ["a", "b"]},
+        "share": {"exclusiveMinimum": 0, "exclusiveMaximum": 1},
+        "step": {"multipleOf": 5},
+        "two": {"type": "array", "minItems": 1, "maxItems": 2, "uniqueItems": True},
+        "who": {"anyOf": [{"type": "string"}, {"type": "object", "required": ["id"]}]},
+        "one": {"oneOf": [{"type": "integer"}, {"minimum": 10}]},
+        "both": {"allOf": [{"type": "string"}, {"pattern": "^a"}], "not": {"const": "ab"}},
+        "limits": {
+            "type": "object",
+            "additionalProperties": {"type": "integer"},
+            "patternProperties": {"^x-": {"type": "string"}},
+        },
+        "version": {"const": 1},
     },
     "additionalProperties": False,
 }
@@ -40,12 +52,49 @@ SCHEMA = {
         ({"url": "x", "words": [1]}, "words[0] has an invalid type: it has to be string, it is integer"),
         ({"url": "x", "mode": "c"}, "mode has to be one of 'a', 'b'"),
         ({"url": "x", "uri": "y"}, "uri is not known"),
+        ({"url": "x", "share": 0.5, "step": 10, "two": [1, 2], "who": "ana", "one": 5, "both": "ac", "version": 1}, ""),
+        ({"url": "x", "share": 1}, "share has to be less than 1"),
+        ({"url": "x", "step": 7}, "step has to be a multiple of 5"),
+        ({"url": "x", "two": []}, "two has to have at least 1 members"),
+        ({"url": "x", "two": [1, 1, 1]}, "two has a member twice"),
+        ({"url": "x", "who": {"name": "ana"}}, "who fits none of its forms: who has an invalid type"),
+        ({"url": "x", "one": 12}, "one fits 2 of its forms, and has to fit one"),
+        ({"url": "x", "both": "b"}, "both does not fit '^a'"),
+        ({"url": "x", "both": "ab"}, "both has the form that it must not have"),
+        ({"url": "x", "limits": {"x-a": "b", "cpu": 2}}, ""),
+        ({"url": "x", "limits": {"cpu": "2"}}, "limits.cpu has an invalid type: it has to be integer"),
+        ({"url": "x", "limits": {"x-a": 1}}, "limits.x-a has an invalid type: it has to be string"),
+        ({"url": "x", "version": 2}, "version has to be 1"),
     ],
 )
 def test_a_value_is_checked_against_a_schema(value: dict[str, object], problem: str) -> None:
     found = problems_of(SCHEMA, value)
     assert any(problem in text for text in found) if problem else found == []
     assert PluginAction("x", print, SCHEMA).validate_input(value)[0] is (not problem)
+
+
+@pytest.mark.req("G-11")
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        ({"type": "objekt"}, "'type' of the schema is 'objekt'; there are string, number"),
+        ({"type": "object", "properties": ["words"]}, "'properties' of the schema is not a mapping"),
+        ({"properties": {"words": {"type": "list"}}}, "'type' of 'words' is 'list'"),
+        ({"properties": {"words": "string"}}, "'words' is neither a mapping nor true or false"),
+        ({"properties": {"id": {"pattern": "(["}}}, "the pattern '([' of 'id' is none"),
+        ({"required": "url"}, "'required' of the schema is not a list"),
+        ({"items": {"minimum": "1"}}, "'minimum' of 'items' of the schema is not a number"),
+    ],
+)
+def test_a_schema_that_is_none_is_refused_with_its_place(
+    schema: dict[str, object], problem: str, tmp_path: Path, hook_plugin: Callable[..., SyncMemoryBus]
+) -> None:
+    """A mistake in a schema would let every config pass."""
+    file = tmp_path / "tested.py"
+    file.write_text(plugin(f"config_schema = {schema!r}\n{DENIES}"))
+    with pytest.raises(ConfigError, match="its config_schema is no JSON Schema") as caught:
+        hook_plugin(file).request(tool_call())
+    assert problem in str(caught.value)
 
 
 CONFIGURED = """
