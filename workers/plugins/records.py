@@ -41,7 +41,8 @@ class PluginRecorder:
         """The numbers of the orders that were carried out or were older than this worker, by plugin."""
         self._looked_at = self._reported_at = 0.0
         self._reported: tuple[tuple[str, str, int, str], ...] = ()
-        self._running: asyncio.Task[None] | None = None
+        self._running: set[asyncio.Task[None]] = set()
+        """One task for each order, so that a plugin that takes long to load does not keep another one's order waiting."""
 
     async def keep(self) -> None:
         """Read the orders, and report when something changed or some seconds have passed; raises Unreachable."""
@@ -57,10 +58,13 @@ class PluginRecorder:
         orders.pop(_LAST, None)
         if self._orders is None:
             self._orders = orders  # given before this worker started, which has loaded everything anew
-        elif orders != self._orders and (self._running is None or self._running.done()):
+        elif orders != self._orders:
             due = {name: number for name, number in orders.items() if number > self._orders.get(name, 0)}
             self._orders = orders
-            self._running = asyncio.create_task(self._carry_out(due))
+            for name, number in due.items():
+                task = asyncio.create_task(self._carry_out(name, number))
+                self._running.add(task)
+                task.add_done_callback(self._running.discard)
         await self._report(now)
 
     async def leave(self) -> None:
@@ -73,12 +77,11 @@ class PluginRecorder:
         except FleethookError:
             pass
 
-    async def _carry_out(self, orders: dict[str, int]) -> None:
-        for name, number in orders.items():
-            try:
-                await self._host.reload(name, number)
-            except Exception:  # one plugin's failure must not stop the next order
-                log.exception("reloading the plugin %s", name)
+    async def _carry_out(self, name: str, number: int) -> None:
+        try:
+            await self._host.reload(name, number)
+        except Exception:  # what one order meets must not stop the recorder
+            log.exception("reloading the plugin %s", name)
         self._reported_at = 0.0
 
     async def _report(self, now: float) -> None:

@@ -16,7 +16,7 @@ from bus.wire.keys import Keys
 from tests.support.plugins import DENIES, enabled, plugin, tool_call
 from tests.support.running import HOST, ask, evaluating, until_true
 from tests.support.servers import Server
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 from workers.gateway.gobby.loaded_plugins import counted, loaded_plugins
 from workers.plugins.records import list_plugins, reload_plugin
 from workers.plugins.when_enabled import PluginsWhenEnabled
@@ -72,6 +72,30 @@ async def test_plugins_decide_in_order_observe_and_are_reloaded(
             lambda: log.read_text().count("unloaded") == 2, "a plugin that is not enabled any more is unloaded"
         )
         assert (await ask(connections, keys, "forbidden")).decision == "ask"
+
+
+@pytest.mark.req("G-15", "G-14")
+async def test_a_plugin_that_takes_long_to_import_keeps_no_other_reload_waiting(
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path
+) -> None:
+    go, quick, slow = tmp_path / "go", plugin(DENIES), plugin(DENIES, "slow")
+    file = enabled(tmp_path, {"tested": quick, "slow": slow})
+    async with evaluating(server.url, keys, user_file=file):
+        await ask(connections, keys, "ls")
+        await until(lambda: _known(connections, keys), "the plugins are reported")
+        waits = f"import os, time\nwhile not os.path.exists({str(go)!r}):\n    time.sleep(0.01)\n"
+        (tmp_path / "slow.py").write_text(waits + slow.replace("the plugin says no", "the slow one says no"))
+        first = asyncio.create_task(reload_plugin(connections, keys, "slow", PATIENCE))
+
+        async def imports() -> bool:
+            return any(state.state == "reloading" for state in await list_plugins(connections, keys))
+
+        await until(imports, "the slow one is being imported")
+        done = await reload_plugin(connections, keys, "tested", PATIENCE)
+        assert (len(done.done), done.waiting, first.done()) == (1, (), False)
+        assert (await ask(connections, keys, "forbidden")).reason == "the plugin says no", "the old process serves"
+        go.touch()
+        assert (await first).waiting == ()
 
 
 async def _known(connections: Connections, keys: Keys) -> bool:
