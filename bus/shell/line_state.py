@@ -15,7 +15,7 @@ from bus.shell.interpreters import find_interpreter
 from bus.shell.programs.code_files import code_files
 from bus.shell.programs.made_files import file_scripts
 from bus.shell.script_runners import SHELLS
-from bus.shell.words import MAYBE_EMPTY, UNKNOWN, UNSET, Output
+from bus.shell.words import MAYBE_EMPTY, UNKNOWN, UNSET, Output, is_hidden
 
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
     from tree_sitter import Node
@@ -36,7 +36,7 @@ _UNPACKS: Final = frozenset({"tar", "gtar", "bsdtar", "unzip", "7z", "cpio"})
 _INSTALLER: Final = lazy_regex(r"(?i)(?:install|setup|bootstrap)[\w.-]*|[\w.-]+\.(?:sh|bash|run)")
 """Scripts of an unpacked archive that people run unread; `./configure` and the products of a build are not among them."""
 _DELETERS: Final = frozenset({"rm", "srm", "grm", "rimraf"})
-_OUTPUT: Final = UNKNOWN + MAYBE_EMPTY + "/"
+_OUTPUT: Final = UNKNOWN + UNSET + MAYBE_EMPTY + "/"
 _MOST: Final = 2048
 _LONGEST: Final = 64 * 1024
 
@@ -274,7 +274,10 @@ class LineState:
         """
         if command.program in _DELETERS:
             listed = [
-                name for arg in args if UNKNOWN in arg.text and not arg.text.strip(_OUTPUT) for name in arg.sources
+                name
+                for arg in args
+                if arg.sources and is_hidden(arg.text) and not arg.text.strip(_OUTPUT)
+                for name in arg.sources
             ]
             if more := tuple(dict.fromkeys(name for name in listed if name not in command.piped_from)):
                 command = command._replace(piped_from=(*command.piped_from, *more))

@@ -14,14 +14,20 @@ from typing import Final, NamedTuple
 from bus.lazy.regex import lazy_regex
 from bus.shell.inner import Arg, Inner, names
 from bus.shell.programs.dotnet_calls import (
+    LISTED,
     added_in,
     adds_deletes,
     contents_in,
     deletes_unknown_paths,
     dotnet_calls,
+    each_in,
+    found_by_forfiles,
+    functions_in,
+    listed,
     places_in_script,
     plain_powershell,
     with_drives,
+    with_loops,
 )
 from bus.shell.words import UNKNOWN, UNSET
 
@@ -90,6 +96,8 @@ _SWITCHES: Final = (
     "file",
     "hidden",
 )
+_STARTING: Final = names("-verb runas -argumentlist -args -wait -filepath -nonewwindow -passthru ,")
+"""The options of `Start-Process`, which are no part of what it starts."""
 _PATH: Final = lazy_regex(r"[\\\\/:]")
 _PROVIDER: Final = lazy_regex(r"\w{2,}:")
 """The start of a path that is no file: `HKLM:\\Software`."""
@@ -108,8 +116,6 @@ _JOINED: Final = lazy_regex(
 _ARRAY: Final = lazy_regex(
     r"""\$(\w+)\s*=\s*(?:@\(([^()]{1,1024})\)|((?:'[^'\n]*'|"[^"\n]*")(?:\s*,\s*(?:'[^'\n]*'|"[^"\n]*"))+))"""
 )
-_EACH: Final = lazy_regex(r"\bforeach\s*\(\s*\$(\w+)\s+in\s+([^)]*)\)", re.IGNORECASE)
-_LISTED: Final = lazy_regex(r"^\s*(?:get-childitem|gci|ls|dir)\s|\s-\w+|['\"\s]|@\(", re.IGNORECASE)
 _TABLE: Final = lazy_regex(r"\$(\w+)\s*=\s*@\{(.*?)\}", re.DOTALL)
 _ENTRY: Final = lazy_regex(r"""(\w+)\s*=\s*(?:'([^'\n]*)'|"([^"\n]*)"|([^\s;}]+))""")
 _OBJECT: Final = lazy_regex(
@@ -141,19 +147,20 @@ def powershell_calls(text: str) -> Iterator[Inner]:
 def _calls(text: str) -> Iterator[Inner]:
     variables: dict[str, str] = {}
     text = _JOINED.sub(lambda match: f'"{match[1]}\\{match[2]}"', plain_powershell(text))
-    text = with_drives(text)
+    text = with_loops(with_drives(text))
     for match in islice(_ASSIGNED.finditer(text), _MOST):
         variables[match[1].lower()] = _filled(match[2] or match[3] or match[4] or "", variables)
     for match in islice(_ARRAY.finditer(text), _MOST):
-        variables[match[1].lower()] = _filled(_LISTED.sub("", match[2] or match[3]), variables)
+        variables[match[1].lower()] = _filled(listed(match[2] or match[3]), variables)
     for name, folder, chosen in contents_in(text):
         path = _filled(folder, variables)
         variables[name] = path if "*" in path else f"{path}\\{UNKNOWN if chosen else '*'}"
     for name, item in added_in(text):
         held = variables.get(name, "")
         variables[name] = f"{held},{_filled(item, variables)}" if _PATH.search(held) else _filled(item, variables)
-    for match in islice(_EACH.finditer(text), _MOST):
-        variables[match[1].lower()] = _filled(_LISTED.sub("", match[2]), variables)
+    for name, values in each_in(text):
+        variables[name] = _filled(values, variables)
+    own = functions_in(text)
     tables = {match[1].lower(): _given(match[2]) for match in islice(_TABLE.finditer(text), _MOST)}
     for match in islice(_OBJECT.finditer(text), _MOST):
         yield _argv(["rm", "-r", to_posix(_filled(match[1], variables))])
@@ -180,7 +187,7 @@ def _calls(text: str) -> Iterator[Inner]:
         )
         if called:
             program = _program(called[0], called[1:2])
-            for call in _translated(program, called, pipe):
+            for call in _translated(program, called, pipe) if program not in own else ():
                 yield call._replace(directory=directory)
                 unsaid = unsaid or deletes_unknown_paths(call)
             if program in ("set-location", "cd", "pushd", "push-location") and len(called) > 1:
@@ -363,21 +370,12 @@ def _translated(program: str, called: Sequence[str], pipe: _Pipe) -> Iterator[In
     elif program == "invoke-expression":
         yield from _calls(" ".join(words))
     elif program == "start-process":
-        named_options = (
-            "-verb",
-            "runas",
-            "-argumentlist",
-            "-args",
-            "-wait",
-            "-filepath",
-            "-nonewwindow",
-            "-passthru",
-            ",",
-        )
-        rest = [one for word in words if word.lower() not in named_options for one in re.split(r"[\s,]+", word) if one]
+        rest = [one for word in words if word.lower() not in _STARTING for one in re.split(r"[\s,]+", word) if one]
         if rest:
             runs = rest[0].lower().endswith((".exe", ".msi", ".ps1", ".bat")) and not re.search(r"[\\/]", rest[0])
             yield _argv([f"./{rest[0]}" if runs else to_posix(rest[0]), *rest[1:]])
+    elif program == "forfiles":
+        yield from map(_argv, found_by_forfiles([to_posix(word) for word in words]))
     elif program == "wsl":
         yield _argv([word for word in words if word not in ("-e", "--exec", "--")])
 
@@ -386,7 +384,9 @@ def _deleted(words: Sequence[str], flags: Sequence[str], pipe: _Pipe) -> Iterato
     """What `Remove-Item` deletes: the paths that it is given, or what comes through the pipeline."""
     recursive = any("-recurse".startswith(flag) for flag in flags) or any(word.lower() == "/s" for word in words)
     paths = [to_posix(word) for word in _operands(words) if not _PROVIDER.match(word)]
-    if (not paths or all(path.startswith(UNKNOWN) for path in paths)) and pipe.paths:
+    if recursive and any(path[:1] == LISTED and "/" not in path.rstrip("/*") for path in paths):
+        yield _argv(["xargs", "-a", "list", "rm", "-rf"])
+    elif (not paths or all(path.startswith(UNKNOWN) for path in paths)) and pipe.paths:
         paths, recursive = list(pipe.paths), True
     elif recursive and pipe.program in ("get-content", "import-csv", "gc", "cat", "type"):
         yield _argv(["xargs", "-a", *pipe.named[:1], "rm", "-rf"])
@@ -395,4 +395,4 @@ def _deleted(words: Sequence[str], flags: Sequence[str], pipe: _Pipe) -> Iterato
 
 
 def _argv(words: Sequence[str]) -> Inner:
-    return Inner(argv=tuple(Arg(word) for word in words))
+    return Inner(argv=tuple(Arg(word.replace(LISTED, UNKNOWN)) for word in words))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from bus.lazy.regex import lazy_regex
 from bus.shell.parsing import syntax_tree
+from bus.shell.words import UNKNOWN, UNSET
 
 if TYPE_CHECKING:  # the parser's own type; the parser is loaded by the first command only
     from tree_sitter import Node
@@ -16,6 +17,37 @@ _VARIABLE: Final = lazy_regex(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)|([A-Za-z_][A-Za-
 _SHELL: Final = lazy_regex(r"(?:.*/)?(?:ba|da|z|k)?sh")
 _FILLS_IN: Final = frozenset({"eval", "trap", "envsubst"})
 """Programs that expand the variables in a text that they get in single quotes."""
+
+
+_QUOTED: Final = lazy_regex(r"""\\.|"(?:\\.|[^"\\])*"|'[^']*'""", re.DOTALL)
+_OWN_HOME: Final = lazy_regex(r"""(["'])~(?=/|\1)""")
+
+
+def with_parameters(script: str, sources: Sequence[str]) -> str:
+    """A script for another shell, with its unknown parts as parameters without a value: they are unknown there again.
+
+    In a text that the programs `sources` have printed, a home directory in quotes was put there by the line's own shell.
+    """
+    if sources and "~" in script:
+        script = _OWN_HOME.sub(lambda match: '"$HOME' if match[1] == '"' else '"$HOME"\'', script)
+    if UNKNOWN not in script and UNSET not in script:
+        return script
+    if "'" in script:
+        script = _QUOTED.sub(_opened, script)
+    return script.replace(UNKNOWN, "${_}").replace(UNSET, "${__}")
+
+
+def origins_of_unknown(sources: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """The programs that wrote those parameters: what a script has that was printed by one also comes from `printed`."""
+    return {"_": (*sources, "printed"), "__": ("printed",)} if sources else {}
+
+
+def _opened(match: re.Match[str]) -> str:
+    """A text in single quotes with its unknown parts outside of these."""
+    text = match[0]
+    if text[0] != "'":
+        return text
+    return text.replace(UNKNOWN, f"'\"{UNKNOWN}\"'").replace(UNSET, f"'\"{UNSET}\"'")
 
 
 def literal_variables(command: str, wanted: Callable[[str], bool]) -> tuple[str, ...]:

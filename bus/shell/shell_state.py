@@ -18,7 +18,8 @@ from bus.shell.programs.known_outputs import prints_for
 from bus.shell.programs.made_files import later_scripts, runs_later
 from bus.shell.programs.running_words import NEVER, RunningWords, hands_over
 from bus.shell.programs.variables import variable_script
-from bus.shell.words import MAYBE_EMPTY, UNKNOWN, UNSET, Output, WordScope
+from bus.shell.quoting import origins_of_unknown, with_parameters
+from bus.shell.words import MAYBE_EMPTY, UNKNOWN, Output, WordScope
 from bus.shell.wrappers import init_script, inner_calls, running_words, runs_code
 
 if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, measured)
@@ -368,13 +369,12 @@ class Shell(ABC):
             self.found.too_deep = True
         if self.found.too_deep or not self.found.budget.take_script(len(inner.script or "")):
             return None
-        variables = dict(self.scope.variables) | {name: (value,) for name, value in call.assignments}
-        variables |= parameters(inner.parameters)
+        given = {name: (value,) for name, value in call.assignments} | parameters(inner.parameters)
         directory = enter(self.directory, inner.directory) if inner.directory else self.directory
-        reader = type(self)(self.found, variables, "~" if inner.remote else directory)
-        reader.inside, reader.scope.origins["_"] = (*self.inside, *filter(None, [inner.alias])), inner.sources
-        # Unknown parts go into the nested script as parameters without a value, and are unknown there again.
-        text = (inner.script or "").replace(UNKNOWN, "${_}").replace(UNSET, "${__}")
+        reader = type(self)(self.found, self.scope.variables | given, "~" if inner.remote else directory)
+        reader.inside = (*self.inside, inner.alias) if inner.alias else self.inside
+        reader.scope.origins |= origins_of_unknown(inner.sources)
+        text = with_parameters(inner.script or "", inner.sources)
         printed_text = reader.script(text, self.scripts + 1, call.stdin if call.stdin.text != inner.script else NOTHING)
         if own:
             self.scope.variables, self.directory = reader.scope.variables, reader.directory

@@ -67,7 +67,7 @@ def unpacked_code(items: Sequence[Command]) -> Iterator[Command]:
             fetched.append(command)
         elif fetched and (command.program in _UNPACKERS or (command.program, *command.words[:1]) == ("gem", "unpack")):
             folders += _unpacked_to(command, fetched)
-        elif folders and (_runs_script(command, folders) or _runs_temporary(command, folders)):
+        elif folders and (runs_script(command, folders) or _runs_temporary(command, folders)):
             yield command._replace(code_from=(SOURCE,))
 
 
@@ -81,19 +81,19 @@ def _unpacked_to(command: Command, fetched: Sequence[Command]) -> Iterator[str]:
     ):
         folder = next((words[place + 1] for place, word in enumerate(words[:-1]) if word in _FOLDERS), "")
         folder = folder or next((word[2:] for word in words if word[:2] in ("-C", "-o", "-d") and len(word) > 2), "")
-        path = _path(command.directory, folder) if folder else command.directory
+        path = path_in(command.directory, folder) if folder else command.directory
         if path.strip("./") and (folder or f"{path}/".startswith(_TEMPORARY)):
             yield path
         elif name:
-            yield _path(path, _ARCHIVE.sub("", name))
+            yield path_in(path, _ARCHIVE.sub("", name))
             if any(one.program == "npm" for one in fetched):  # each of npm's archives has this one folder
-                yield _path(path, "package")
+                yield path_in(path, "package")
 
 
 def _runs_temporary(command: Command, folders: Sequence[str]) -> bool:
     """Whether a command is a program of one of these folders, if that is a temporary one."""
-    path = _path(command.directory, command.path) if "/" in command.path else ""
-    if not path.startswith(_TEMPORARY) or not _is_inside(path, folders):
+    path = path_in(command.directory, command.path) if "/" in command.path else ""
+    if not path.startswith(_TEMPORARY) or not is_inside(path, folders):
         return False
     return posixpath.basename(path) not in _CHECKED and not (command.words and _SHOWING.issuperset(command.words))
 
@@ -109,10 +109,10 @@ def _folder(command: Command) -> str:
     verbs = words[place : place + 2]
     if command.program in ("degit", "tiged"):
         rest = words
-    elif "clone" in verbs or "checkout" in verbs[:1] or verbs[:1] == ("co",):
+    elif "clone" in verbs or verbs[:1] in (("checkout",), ("co",), ("export",)):
         if command.program == "git" and verbs[:1] != ("clone",):
             return ""
-        rest = words[place + (1 if verbs[0] in ("clone", "checkout", "co") else 2) :]
+        rest = words[place + (1 if verbs[0] in ("clone", "checkout", "co", "export") else 2) :]
     else:
         return ""
     given = [
@@ -123,10 +123,11 @@ def _folder(command: Command) -> str:
     name = (
         given[1] if len(given) > 1 else posixpath.basename(given[0].rstrip("/")).rpartition(":")[2].removesuffix(".git")
     )
-    return _path(base, name) if name.strip(UNKNOWN) else ""
+    return path_in(base, name) if name.strip(UNKNOWN) else ""
 
 
-def _path(directory: str, word: str) -> str:
+def path_in(directory: str, word: str) -> str:
+    """One spelling of a path that is named in a directory."""
     return posixpath.normpath(word if word.startswith(("/", "~")) else posixpath.join(directory, word))
 
 
@@ -134,16 +135,16 @@ def _runs(command: Command, folders: Sequence[str], *, root: bool) -> bool:
     """Whether a command runs code of one of these folders that its name or its rights make more than a build or a test."""
     words = command.words
     program = command.program
-    if _runs_script(command, folders):
+    if runs_script(command, folders):
         return True
     if "/" in command.path:
-        path, name = _path(command.directory, command.path), posixpath.basename(command.path)
-        return root and _is_inside(path, folders) and name not in _CHECKED
+        path, name = path_in(command.directory, command.path), posixpath.basename(command.path)
+        return root and is_inside(path, folders) and name not in _CHECKED
     if program in _BUILDERS:
         folder = next(
             (words[place + 1] for place, word in enumerate(words[:-1]) if word in ("-C", "--prefix", "-f")), "."
         )
-        if not _is_inside(_path(command.directory, folder), folders):
+        if not is_inside(path_in(command.directory, folder), folders):
             return False
         if program in ("ansible-playbook", "terraform"):
             return program == "ansible-playbook" or "apply" in words
@@ -153,19 +154,20 @@ def _runs(command: Command, folders: Sequence[str], *, root: bool) -> bool:
     return False
 
 
-def _runs_script(command: Command, folders: Sequence[str]) -> bool:
+def runs_script(command: Command, folders: Sequence[str]) -> bool:
     """Whether a command runs a script of one of these folders, by an interpreter or as a program that installs."""
     words, program = command.words, command.program
     if program in SHELLS or program in ("source", ".") or find_interpreter(program) is not None:
         if not words or not {"-c", "-m", "-e"}.isdisjoint(words[:1]):
             return False
         script = next((word for word in words if word[:1] != "-"), "")
-        return bool(script) and _is_inside(_path(command.directory, script), folders)
+        return bool(script) and is_inside(path_in(command.directory, script), folders)
     if "/" in command.path:
-        path, name = _path(command.directory, command.path), posixpath.basename(command.path)
-        return _is_inside(path, folders) and name not in _CHECKED and _SCRIPT.fullmatch(name) is not None
+        path, name = path_in(command.directory, command.path), posixpath.basename(command.path)
+        return is_inside(path, folders) and name not in _CHECKED and _SCRIPT.fullmatch(name) is not None
     return False
 
 
-def _is_inside(path: str, folders: Sequence[str]) -> bool:
+def is_inside(path: str, folders: Sequence[str]) -> bool:
+    """Whether a path is one of these folders, or in one."""
     return any(path == folder or path.startswith(f"{folder}/") for folder in folders)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -13,7 +13,7 @@ from bus.shell.words import UNKNOWN, UNSET
 
 _MOST: Final = 64
 _DELETES: Final = lazy_regex(r"(?:::|\.)(?:Delete|DeleteFile|DeleteDirectory)(?:\(|\b)", re.IGNORECASE)
-_LITERAL: Final = r"""(?:'([^'\n]*)'|"([^"\n]*)"|(\$\{?[\w:]+\}?(?:\\[^\s'")(,|]*)?))"""
+_LITERAL: Final = r"""(?:'([^'\n]*)'|"([^"\n]*)"|(\$\{?[\w:]+\}?(?:\\[^\s'")(,|]*)?|[A-Za-z]:\\[^\s'")(,|;]*))"""
 _ENUMERATED: Final = lazy_regex(
     rf"""(?:(?:\[(?:System\.)?IO\.Directory\]::(?:Get|Enumerate)\w+|(?:System\.)?IO\.(?:Directory|File)Info\]?(?:::new)?|\bIO\.Path\]::(?:Combine|GetFullPath))\s*\(?\s*"""
     rf"""|\[(?:System\.)?IO\.(?:Directory|File)\]::Delete\(\s*|\b(?:Get-ChildItem|gci|Get-Item|gi|dir|ls)\s+(?:-\w+\s+)*){_LITERAL}""",
@@ -161,3 +161,64 @@ def with_drives(text: str) -> str:
 def adds_deletes(text: str) -> bool:
     """Whether it compiles C# that deletes. Such a delete counts for the paths that the script names."""
     return _ADDS_CODE.search(text) is not None and _CODE_DELETES.search(text) is not None
+
+
+LISTED: Final = "\ue003"
+"""Stands for a line of a list that only running the script can read: of a file, of a table, of what a person types."""
+_EACH: Final = lazy_regex(r"\bforeach\s*\(\s*\$(\w+)\s+in\s+([^)]*)\)", re.IGNORECASE)
+_LIST_SIGNS: Final = lazy_regex(r"^\s*(?:get-childitem|gci|ls|dir)\s|\s-\w+|['\"\s]|@\(", re.IGNORECASE)
+_READS: Final = (
+    r"[@(\s]*(?:(?:Get-Content|gc|cat|type|Import-Csv|ipcsv|Import-Clixml|Read-Host|Select-String|Invoke-Sqlcmd|Invoke-RestMethod|irm)\b"
+    r"|\[(?:System\.)?IO\.File\]::Read\w+)"
+)
+_READ: Final = lazy_regex(_READS, re.IGNORECASE)
+_READ_INTO: Final = lazy_regex(rf"\$(\w+)\s*={_READS}", re.IGNORECASE)
+_FUNCTION: Final = lazy_regex(r"\bfunction\s+(?:\w+:)?([\w-]+)", re.IGNORECASE)
+_CMD_LOOP: Final = lazy_regex(
+    r"""\bfor\s(?:\s{0,4}(/[dfr](?:\s(?:"[^"\n]{0,256}"|[A-Za-z]:\\\S{0,256}|\.))?)\s)?\s{0,4}%%?(\w)\s{1,4}in\s{0,4}\(([^)]{0,256})\)\s{0,4}do\s""",
+    re.IGNORECASE,
+)
+
+
+def listed(text: str) -> str:
+    """The values in a list, with commas between them: of `'a', 'b'` and of `Get-ChildItem C:\\x`."""
+    return _LIST_SIGNS.sub("", text)
+
+
+def each_in(text: str) -> Iterator[tuple[str, str]]:
+    """The variables that get the lines of a list or the values of a loop, each with these values."""
+    if "=" in text:
+        yield from ((match[1].lower(), LISTED) for match in islice(_READ_INTO.finditer(text), _MOST))
+    for match in islice(_EACH.finditer(text), _MOST):
+        yield match[1].lower(), LISTED if _READ.match(match[2]) else listed(match[2])
+
+
+def functions_in(text: str) -> frozenset[str]:
+    """The functions that a script defines. What they do is read where they are defined."""
+    return (
+        frozenset(match[1].lower() for match in islice(_FUNCTION.finditer(text), _MOST))
+        if "unction" in text
+        else frozenset()
+    )
+
+
+def with_loops(text: str) -> str:
+    """The text with the values of cmd's loops in place of their variables: `for /d %i in (C:\\x\\*) do rd /s /q %i`."""
+    for match in islice(_CMD_LOOP.finditer(text) if "%" in text else (), 8):
+        values = LISTED if (match[1] or "").lower().startswith("/f") else match[3].strip()
+        text = re.sub(
+            rf"%%?(?:~\w*)?{match[2]}\b(?!%)", values.replace("\\", "\\\\"), text.replace(match[0], "; "), count=_MOST
+        )
+    return text
+
+
+def found_by_forfiles(words: Sequence[str]) -> Iterator[list[str]]:
+    """What `forfiles /p DIR /m *.bak /c "cmd /c del @path"` deletes."""
+    given = {
+        word.lower(): words[place + 1] for place, word in enumerate(words[:-1]) if word[:1] == "/" and len(word) == 2
+    }
+    command = given.get("/c", "").lower()
+    if re.search(r"\b(?:rd|rmdir)\b", command):
+        yield ["rm", "-r", f"{given.get('/p', '.')}/*"]
+    elif re.search(r"\b(?:del|erase)\b", command):
+        yield ["find", given.get("/p", "."), "-name", given.get("/m", "*"), "-delete"]

@@ -9,6 +9,7 @@ from bus.lazy.regex import lazy_regex
 from bus.shell.commands import Command
 from bus.shell.inner import names
 from bus.shell.programs.cloned_code import cloned_code, unpacked_code
+from bus.shell.programs.copied_code import copied_code, may_copy
 from bus.shell.words import UNKNOWN
 
 _MOVES: Final = names("mv gmv")
@@ -32,6 +33,8 @@ def follow_ups(items: Sequence[Command], text: str) -> Iterator[Command]:
         "tar " in text or "zip " in text or "7z" in text or "gem " in text
     ):
         yield from unpacked_code(items)
+    if len(items) > 1 and may_copy(text):
+        yield from copied_code(items)
 
 
 def _deleted_after_move(items: Sequence[Command]) -> Iterator[Command]:
