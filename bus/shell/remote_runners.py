@@ -37,7 +37,7 @@ _FAR: Final = names(
     " psql mysql mariadb mongosh mongo redis-cli valkey-cli clickhouse-client cqlsh sqlcmd dropdb mysqladmin pg_restore"
     " kafka-topics kafka-topics.sh kafka-consumer-groups kafka-consumer-groups.sh kafka-configs kafka-configs.sh"
     " kafka-delete-records kafka-delete-records.sh rabbitmqctl rabbitmqadmin nats rpk celery etcdctl nodetool influx"
-    " pulsar-admin mc vault consul bin/pulsar-admin"
+    " pulsar-admin mc vault consul bin/pulsar-admin ceph rbd rados radosgw-admin patronictl cockroach kadmin.local"
 )
 """Programs that change things on other machines, also when they run in a container."""
 _IMAGES: Final = {

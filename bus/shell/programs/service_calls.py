@@ -91,6 +91,7 @@ sync( :: \bsync\(\s*\{\s*force\s*:\s*true :: sqlite3 d 'DROP TABLE x'
 truncate( :: (?:::|->)truncate\(\) :: sqlite3 d 'DELETE FROM x'
 del :: \b(?:knex|k|db|trx)\([^()]*\)\.(?:truncate|del|delete)\(\) :: sqlite3 d 'DELETE FROM x'
 bucket( :: \bbucket\([^)]*\)\.(?:delete|deleteFiles)\( :: gcloud storage rm -r gs://bucket
+deleteindex :: \b(?:deleteIndex|deleteIndexIfExists|deleteAllDocuments)\s*\( :: sqlite3 d 'DROP TABLE x'
 repo :: \brepos\.delete\b|\bdelete_repository\b|\bdeleteRepo\w*\s*\( :: gh repo delete x --yes
 indices deletebyquery :: \bindices\.delete\(|\bdeleteByQuery\( :: curl -X DELETE http://es:9200/x
 """

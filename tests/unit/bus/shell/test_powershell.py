@@ -52,6 +52,11 @@ def decision(text: str, source: str = "claude", native: str = "PowerShell") -> s
         ("if ($true) { Remove-Item -Recurse C:\\x }", "rm -r -f /c/x"),
         ("& { Remove-Item -Recurse C:\\x }", "rm -r -f /c/x"),
         ('cmd /c "rmdir /s /q C:\\x"', "rm -r -f /c/x"),
+        ("foreach ($d in (Get-Content f)) { Remove-Item $d -Recurse -Force }", "xargs -a list rm -rf"),
+        ("$all = Import-Csv f; foreach ($one in $all) { ri $one.Path -Recurse }", "xargs -a list rm -rf"),
+        ("foreach ($d in Get-Content f) { Remove-Item $d\\bin -Recurse }", "rm -r -f $…/bin"),
+        ("for /d %i in (C:\\x\\*) do rd /s /q %i", "rm -r -f /c/x/*"),
+        ('forfiles /p C:\\x /m *.bak /c "cmd /c del @path"', "find /c/x -name *.bak -delete"),
         ("cmd.exe /c 'echo a & del /s /q %USERPROFILE%\\x'", "rm -r -f ~/x"),
         ("[IO.Directory]::Delete('C:\\x', $true)", "rm -r /c/x"),
         ("bash -c 'rm -rf /etc'", "rm -rf /etc"),
@@ -127,7 +132,20 @@ def test_the_guards_see_it(text: str, expected: str) -> None:
 
 @pytest.mark.req("X-09")
 @pytest.mark.parametrize(
-    "text", ["(" * 60000, "'" * 60000, "`" * 60000, "$x=$x$x;" * 5000, "@'" * 30000, "{ri a}" * 9000, "<#" * 30000]
+    "text",
+    [
+        "(" * 60000,
+        "'" * 60000,
+        "`" * 60000,
+        "$x=$x$x;" * 5000,
+        "@'" * 30000,
+        "{ri a}" * 9000,
+        "<#" * 30000,
+        "for %i in (a%i) do " * 3000,
+        "for" + " " * 60000,
+        "$x=" + " (" * 30000,
+        "foreach ($x in (gc f)) " * 2500,
+    ],
 )
 def test_hostile_text_takes_bounded_time(text: str) -> None:
     with cpu_at_most(20):
