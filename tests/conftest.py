@@ -13,7 +13,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, settings, strategies
 
 from bus.shim import native
 from bus.system.directories import directories
@@ -26,7 +26,7 @@ from tests.support.requirements import Requirements
 from tests.support.schedule import longest_first
 from tests.support.servers import Server
 from tests.support.waiting import CONNECT
-from workers.runtime.process import fast_loop
+from workers.runtime.process import SELDOM_THRESHOLDS, fast_loop
 
 # The same examples in every run, however busy the machine; `--hypothesis-profile=default` looks for new ones. The health
 # check is about time alone: drawing ten examples took more than its limit in CI.
@@ -145,14 +145,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """Thousands of tests are half a million objects that stay: looking for garbage among them took a third of this."""
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Thousands of tests are half a million objects that stay: looking for garbage among them took a third of this.
+
+    Tests then look for garbage as seldom as workers do. What each forked process would work out for itself is worked out here.
+    """
     gc.disable()
     try:
-        return (yield)
+        found = yield
+        if session.config.option.processes:
+            strategies.text().validate()  # the table of all characters, which takes 0.2 s, and 2.4 s in a new checkout
+        return found
     finally:
         gc.enable()
         gc.freeze()
+        gc.set_threshold(*SELDOM_THRESHOLDS)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

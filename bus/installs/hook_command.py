@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import shlex
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from bus.agents import find
@@ -187,11 +188,7 @@ def is_ours(command: object) -> bool:
 
 def is_closed(command: str) -> bool:
     """Whether a command of ours fails closed."""
-    try:
-        words = shlex.split(command, comments=True)
-    except ValueError:  # the user has changed the command
-        return False
-    return CLOSED in {word.rstrip(";") for word in words}
+    return CLOSED in {word.rstrip(";") for word in _words(command)}
 
 
 def without_later(command: str) -> str:
@@ -201,11 +198,19 @@ def without_later(command: str) -> str:
 
 def native_path(command: str) -> str:
     """The native hook command in a command of ours; empty if it runs in Python."""
+    return next((word for word in _words(command) if word.rpartition("/")[2] == NAME), "")
+
+
+@lru_cache(maxsize=256)
+def _words(command: str) -> tuple[str, ...]:
+    """The words of a command of ours; none where the user has changed it so that a shell cannot read it.
+
+    Settings have up to thirty such commands, and what looks at an installation reads each several times, 3 ms each time.
+    """
     try:
-        words = shlex.split(command, comments=True)
-    except ValueError:  # the user has changed the command
-        return ""
-    return next((word for word in words if word.rpartition("/")[2] == NAME), "")
+        return tuple(shlex.split(command, comments=True))
+    except ValueError:
+        return ()
 
 
 def closed_events(dialect: AgentDialect, setup: Setup) -> frozenset[str]:
