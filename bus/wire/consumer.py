@@ -59,6 +59,10 @@ class Consumer:
         self._role_ms = EVALUATORS_MS if role == "evaluator" else HEARTBEAT_MS
         self.watched: tuple[bytes, ...] = ()
         """The names and values of the watched hash in turn, as they were at the last read."""
+        self.beside: Callable[[], Sequence[Command]] = tuple
+        """The commands that each read brings along besides, as of when its entries are handed out."""
+        self.brought: Sequence[Any] = ()
+        """Their replies at the last read."""
         self.results: Sequence[Any] = ()
         """The replies to the calls that went out with the last read."""
         self._beat_at = 0.0
@@ -159,16 +163,26 @@ class Consumer:
         """
         names = streams or self.streams
         reading = self._reading(names, count, min(block, BEAT_SECONDS))
-        # The server runs the second command after the first has waited: an entry is never newer than what is watched.
-        more: list[Command] = [reading, ("HGETALL", self._watches)] if self._watches else [reading]
-        replies = await self._exchange(connection, calls, more, block + MARGIN_SECONDS)
-        if self._watches:
-            self.watched = tuple(checked(replies.pop(), f"reading {self._watches}"))
+        beside = self._beside()
+        replies = await self._exchange(connection, calls, [reading, *beside], block + MARGIN_SECONDS)
+        found = len(replies) - len(beside)
+        self._note_beside(replies[found:])
+        del replies[found:]
         reply, self.results = replies.pop(), replies[: len(calls)]
         # 0 means that another consumer has the entry, or that a repair gave it a new id; a list, that a limit refused it.
         if any(isinstance(result, Exception | list) or result == 0 for result in replies):
             self.must_recheck_pending = True
         return await self._read_entries(reply, names)
+
+    def _beside(self) -> list[Command]:
+        """What a read asks for besides entries. The server runs it after the read has waited: no entry is newer than it."""
+        self.brought = ()
+        return [*([("HGETALL", self._watches)] if self._watches else []), *self.beside()]
+
+    def _note_beside(self, replies: Sequence[Any]) -> None:
+        if self._watches:
+            self.watched, replies = tuple(checked(replies[0], f"reading {self._watches}")), replies[1:]
+        self.brought = replies
 
     def _reading(self, names: Sequence[str], count: int, seconds: float) -> Command:
         waits = max(1, int(seconds * 1000))
@@ -199,7 +213,7 @@ class Consumer:
         connection's id at once, by which another connection can end the wait. Writes the heartbeat, and `look` goes on so.
         """
         reading = self._reading(self.streams, count, seconds)
-        more: list[Command] = [reading, ("HGETALL", self._watches)] if self._watches else [reading]
+        more: list[Command] = [reading, *self._beside()]
         commands: list[Command] = [("CLIENT", "ID"), *self.beat_commands(IDLE_BEAT_MS), *more, *looks]
         try:
             replies = await connection.exchange(commands, seconds + MARGIN_SECONDS, note_id)
@@ -207,9 +221,9 @@ class Consumer:
             self.must_recheck_pending = True  # entries may have been handed to us
             raise
         found = len(replies) - len(looks)
-        if self._watches:
-            self.watched = tuple(checked(replies[found - 1], f"reading {self._watches}"))
-        return await self._read_entries(replies[found - len(more)], self.streams), replies[found:]
+        at = found - len(more)
+        self._note_beside(replies[at + 1 : found])
+        return await self._read_entries(replies[at], self.streams), replies[found:]
 
     async def look(self, commands: Sequence[Command]) -> list[Any]:
         """The replies to `commands`; writes the heartbeat of a loop that waits. Raises Unreachable."""

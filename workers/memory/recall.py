@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from bus.errors import FleethookError, OverBudget
 from bus.events import STOPS, Event, EventType
@@ -19,9 +19,9 @@ from bus.requests import read_event, read_request
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.missing_rights import is_refused
-from bus.wire.streams import ScriptCall, StreamEntry, call_all, checked, flat
+from bus.wire.streams import ScriptCall, StreamEntry, call_all, checked
+from workers.memory.recent import KEPT_BY, RecentSessions, read_rows, timed
 
-_DISPATCHERS: Final = "dispatchers"
 _MOST_READ: Final = 256
 """The most entries of the event stream that are looked through for events of one session."""
 _SHORT_SECONDS: Final = 0.25
@@ -39,10 +39,11 @@ _NOTED: Final = frozenset(
 class Recall:
     """Asks the record of sessions."""
 
-    def __init__(self, connections: Connections, keys: Keys) -> None:
-        self._connections, self._keys = connections, keys
+    def __init__(self, connections: Connections, keys: Keys, recent: RecentSessions | None = None) -> None:
+        """`recent` is asked first: it has what came with the read that handed out the event."""
+        self._connections, self._keys, self._recent = connections, keys, recent
 
-    async def read(self, event: Event, conditions: Iterable[Condition], seconds: float | None) -> Memory:
+    async def read(self, event: Event, conditions: Sequence[Condition], seconds: float | None) -> Memory:
         """What the session of an event did, as these conditions ask for it; raises Unreachable.
 
         Waits until the session's own events are on record: at a stop for at most `seconds`, elsewhere for a quarter of a
@@ -51,14 +52,27 @@ class Recall:
         if not event.session:
             return Memory(missing="the event names no session")
         longest = seconds if event.type in STOPS or seconds is None else min(seconds, _SHORT_SECONDS)
-        script, began = self._script(event, conditions), time.monotonic()
+        session = session_key(event.source, parent_session(event) or event.session)
+        deeds = any(condition.facts for condition in conditions)
+        digest = call_digest(event) if event.tool else ""
+        if (memory := self._remembered(event, session, digest, deeds=deeds)) is not None:
+            return memory
+        script, began = self._script(event, session, digest, deeds=deeds), time.monotonic()
         seen = began
         while True:
             (reply,) = await call_all(self._connections, [script])
             if is_refused(reply):  # rights do not come by waiting
                 return Memory(missing=f"the record of sessions cannot be read: {reply}")
-            found, secrets, repeats, tokens, *under_way = checked(reply, "looking up what a session did")
-            missing, now = self._missing(event, *under_way), time.monotonic()
+            found, secrets, repeats, tokens, record, *rows, runs = checked(reply, "looking up what a session did")
+            streams = ("requests", "waiting", "events")
+            under_way = [
+                entry
+                for stream, part in zip(streams, rows, strict=True)
+                for entry in read_rows(self._keys(stream), part)
+            ]
+            is_behind = len(rows[-1]) >= _MOST_READ
+            missing = self._missing(event, record, under_way, runs, is_behind=is_behind)
+            now = time.monotonic()
             if not missing.endswith(_NONE_RUNS):
                 seen = now
             if not missing or missing == _NO_DISPATCHER or now - seen >= GONE_SECONDS:
@@ -69,32 +83,43 @@ class Recall:
                 missing = f"{missing}, after {max(longest, 0):.1f} s"
                 break
             await asyncio.sleep(_PAUSE_SECONDS)
-        return Memory(_timed(found), _timed(secrets), repeats, int(float(tokens)), missing)
+        return Memory(timed(found), timed(secrets), repeats, int(float(tokens)), missing)
 
-    def _script(self, event: Event, conditions: Iterable[Condition]) -> ScriptCall:
+    def _remembered(self, event: Event, session: str, digest: str, *, deeds: bool) -> Memory | None:
+        """What the read that handed out the event has brought; None if that is not enough. Then, later reads bring it."""
+        if self._recent is None:
+            return None
+        found = self._recent.find(session, event.id, digest, deeds=deeds)
+        self._recent.want(session, deeds=deeds)
+        if found is None:
+            return None
+        missing = self._missing(event, found.record, found.under_way, found.runs)
+        if missing and missing != _NO_DISPATCHER:
+            return None
+        return Memory(found.deeds, found.secrets, found.repeats, found.tokens, missing)
+
+    def _script(self, event: Event, session: str, digest: str, *, deeds: bool) -> ScriptCall:
         """The call that reads the record, and what is not on record yet, in one step."""
-        keys, session = self._keys, session_key(event.source, parent_session(event) or event.session)
-        deeds = "1" if any(condition.facts for condition in conditions) else ""
-        digest = call_digest(event) if event.tool else ""
-        about = (event.id, event.time, _DISPATCHERS, _MOST_READ)
+        keys = self._keys
+        about = (event.id, event.time, KEPT_BY, _MOST_READ)
         return ScriptCall(
             "recall",
             (keys("facts", session), keys("events"), keys("requests"), keys("waiting"), keys("alive", "dispatcher")),
-            (keys.prefix, session, digest, deeds, PAUSE_MS, *about),
+            (keys.prefix, session, digest, "1" if deeds else "", PAUSE_MS, *about),
         )
 
-    def _missing(self, event: Event, record: bytes, asked: Any, waiting: Any, unread: Any, runs: int) -> str:
+    def _missing(
+        self, event: Event, record: bytes, under_way: Sequence[StreamEntry], runs: int, *, is_behind: bool = False
+    ) -> str:
         """Which events of the session, older than `event`, are not on record yet, in words; empty for none."""
         if record == b"empty":
             return ""  # nothing has ever happened
         if record == b"not kept":
             return _NO_DISPATCHER
-        keys, entries = self._keys, _entries(self._keys("events"), unread)
-        if len(entries) >= _MOST_READ:
+        if is_behind:
             missing = "the record of sessions is behind"
         else:
-            entries += (*_entries(keys("requests"), asked), *_entries(keys("waiting"), waiting))
-            left = sum(self._is_its_own(entry, event) for entry in entries)
+            left = sum(self._is_its_own(entry, event) for entry in under_way)
             if not left:
                 return ""
             missing = f"{left} of this session's events were not on record"
@@ -110,12 +135,3 @@ class Recall:
             return False
         same = {event.session, parent_session(event)} & {other.session, parent_session(other)} - {""}
         return other.type in _NOTED and other.source == event.source and bool(same)
-
-
-def _entries(stream: str, reply: Any) -> list[StreamEntry]:
-    return [StreamEntry(stream, name.decode(), flat(fields or ())) for name, fields in reply]
-
-
-def _timed(found: list[bytes]) -> tuple[tuple[str, int], ...]:
-    items = iter(found)
-    return tuple((name.decode("utf-8", "replace"), int(float(ms))) for name, ms in zip(items, items, strict=True))

@@ -8,19 +8,11 @@
 -- entries that are not on record yet: requests up to the event's time, deferred ones, and events; and 1 if a dispatcher runs.
 local prefix, most = ARGV[1], ARGV[9]
 -- with family
+-- with record
 local session = root_of(ARGV[2])
 
-local record, last = 'empty', nil
-local groups = redis.pcall('XINFO', 'GROUPS', KEYS[2])
-if groups.err and not string.find(string.lower(groups.err), 'no such key', 1, true) then return groups end
-for _, group in ipairs(groups) do
-  local name, delivered
-  for i = 1, #group, 2 do
-    if group[i] == 'name' then name = group[i + 1] elseif group[i] == 'last-delivered-id' then delivered = group[i + 1] end
-  end
-  if name == ARGV[8] then last = delivered end
-  record = last and 'kept' or 'not kept'
-end
+local record, last, failed = record_of(KEYS[2], ARGV[8])
+if failed then return failed end
 
 local function asked(stream)
   local found, rows = {}, redis.pcall('XRANGE', stream, '-', ARGV[7], 'COUNT', most)
