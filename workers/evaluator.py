@@ -112,14 +112,13 @@ class Evaluator:
         flag_of = partial(note_flag, self._stops, self._reach)
         self._replies = Replies(keys, GROUP, policy, self._clock, flag_of, self.plugins.observe)
         self._held = HeldRequests(connections, keys, GROUP, self.name, self._replies, self._clock, self._stops)
-        self._outbox, self._sessions = Outbox(connections, self._consumer, self._settle), RecentSessions(self._consumer)
-        self._hooks_for = partial(
-            request_hooks, watcher, self._runners.run, Recall(connections, keys, self._sessions).read
-        )
+        self._outbox, self._facts = Outbox(connections, self._consumer, self._settle), RecentSessions(self._consumer)
+        recall = Recall(connections, keys, self._facts).read
+        self._hooks_for = partial(request_hooks, watcher, self._runners.run, recall)
         self._after_hooks = AfterHooks(keys, self._checking.start, self._outbox.send_or_keep, self._replies.broken)
         self._limited = LimitedAnswers(connections, keys, self._clock, self._replies, self._after_hooks.answer_later)
-        means = (self._hooks_for, self._checks, self._placement, self._limited.answer)
-        self._decided = DecidedRequests(keys, self.name, self._replies, self._stops, *means)
+        means = (self._stops, self._hooks_for, self._checks, self._placement, self._limited.answer)
+        self._decided = DecidedRequests(keys, self.name, self._replies, *means)
         reports = (partial(self._notices.publish, watcher), self._recorder.keep, self._counters.send, self._reach.send)
         always, looks = (self._clock.measure, *reports, self.plugins.maintain), (self._repairs.look,)
         self._long_read = LongRead(self._consumer, self._reading, always, verdict_looks(keys), looks)
@@ -156,7 +155,7 @@ class Evaluator:
             entries += await self._read(entries)
             self._long_read.note_turn(quiet=not entries)
         self._stops.note(self._consumer.watched)
-        self._sessions.note(entries)
+        self._facts.note(entries)
         read_at = self.load.note(len(entries), len(self._slots.tasks))
         for entry in entries:
             self._outbox.add(await self._handle(entry))
@@ -261,11 +260,10 @@ class Evaluator:
         handled = await handled.with_fitting_hooks()
         if not await handled.needs_slot(self._placement):
             return await self._conclude(handled)
-        light = handled.is_light and not self._placement.is_remote(handled.event)
+        light, entry = handled.is_light and not self._placement.is_remote(handled.event), handled.request.entry
         if not self._slots.has_room(light=light):
             return [defer_call(handled.request, self._keys, GROUP)]
         handled.in_force.wait_for(self._checks, self._hook_seconds(handled.request))
-        entry = handled.request.entry
         self._slots.start(self._run_in_slot(handled), entry.stream, entry.id, light=light)
         return []
 
@@ -301,8 +299,8 @@ class Evaluator:
             return await self._conclude(handled, run, is_rerun=is_rerun, budget_end=budget_end)
 
     async def _answer_held(self, entry: StreamEntry) -> None:
-        request, event = self._decided.read(entry)
-        await self._answer(request, event, self._decided.finish(request, event))
+        held = self._decided.read(entry)
+        await self._answer(*held, self._decided.finish(*held))
 
     async def _answer(self, request: Request, event: Event | None, answers: Awaitable[list[ScriptCall]]) -> None:
         """Send the calls that answer a request, when they are made."""

@@ -38,7 +38,7 @@ class Candidates(NamedTuple):
     others: tuple[int, ...]
     """The indexes in `blocking` of all other hooks."""
     conditions: tuple[Condition, ...]
-    """The `when:` conditions of the blocking hooks."""
+    """The `when:` conditions of the blocking hooks, without those that read facts of the session alone."""
     unconditional: bool
     """Whether no blocking hook has a `when:`, an `unless:` or a matcher of its own system."""
     read_lines: bool
@@ -105,7 +105,7 @@ class CandidatesMemory:
             blocking,
             {hook.id: place for place, hook in enumerate(blocking) if sifted[place]},
             tuple(place for place in range(len(blocking)) if not sifted[place]),
-            conditions,
+            tuple(condition for condition in conditions if not condition.reads_facts_only),
             not conditions and not any(hook.own or hook.unless for hook in blocking),
             any(rule.commands for rule in rules),
             any(rule.command or rule.content or rule.secrets for rule in rules),

@@ -90,7 +90,7 @@ class Condition:
     wrong type and an error inside the library raise ConditionError too.
     """
 
-    __slots__ = ("_program", "_used", "facts", "shape", "text", "uses_session", "uses_verdict")
+    __slots__ = ("_program", "_used", "facts", "reads_facts_only", "shape", "text", "uses_session", "uses_verdict")
 
     def __init__(
         self,
@@ -104,6 +104,7 @@ class Condition:
         """`used` are the variables and functions that it names; the library gets no others, since it copies each of them."""
         self.text, self.shape, self.facts = text, shape, facts
         self.uses_session, self.uses_verdict = "session" in used, "verdict" in used
+        self.reads_facts_only = used.isdisjoint({"event", "verdict"}) and self.uses_session and not shape.depth
         self._program, self._used = program, used
 
     def is_costly(self, size: Size) -> bool:

@@ -138,6 +138,8 @@ def holds(condition: Condition, event: Event, verdict: dict[str, str], session: 
     Raises ConditionError if it cannot be answered, and OverBudget if it takes too long. Blocks for at most two seconds, so an
     event loop calls `ask` before.
     """
+    if condition.reads_facts_only:  # which have no size
+        return condition({"session": session})
     facts, size = sized_facts(event)
     if not condition.is_costly(size):
         return condition({"event": facts, "verdict": verdict, "session": session})

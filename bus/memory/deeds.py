@@ -82,6 +82,7 @@ class Deed(NamedTuple):
         return "\0".join((self.kind, str(self.exit), self.text))
 
 
+@lru_cache(maxsize=16_384)
 def read_deed(member: str) -> Deed:
     """The deed in a kept text."""
     kind, code, text = member.split("\0", 2)

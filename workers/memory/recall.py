@@ -25,7 +25,9 @@ from workers.memory.recent import KEPT_BY, RecentSessions, read_rows, timed
 _MOST_READ: Final = 256
 """The most entries of the event stream that are looked through for events of one session."""
 _SHORT_SECONDS: Final = 0.25
+_FIRST_PAUSE_SECONDS: Final = 0.0025
 _PAUSE_SECONDS: Final = 0.02
+"""The longest pause before it is asked again; the first ones are shorter, since a dispatcher needs a few milliseconds."""
 _NO_DISPATCHER: Final = "no dispatcher keeps the record of sessions"
 GONE_SECONDS: Final = 1.0
 """After so long without a dispatcher's heartbeat nothing is waited for; one that is restarted is back before that."""
@@ -54,11 +56,10 @@ class Recall:
         longest = seconds if event.type in STOPS or seconds is None else min(seconds, _SHORT_SECONDS)
         session = session_key(event.source, parent_session(event) or event.session)
         deeds = any(condition.facts for condition in conditions)
-        digest = call_digest(event) if event.tool else ""
-        if (memory := self._remembered(event, session, digest, deeds=deeds)) is not None:
+        if (memory := self._remembered(event, session, deeds=deeds)) is not None:
             return memory
-        script, began = self._script(event, session, digest, deeds=deeds), time.monotonic()
-        seen = began
+        script, began = self._script(event, session, deeds=deeds), time.monotonic()
+        seen, pause = began, _FIRST_PAUSE_SECONDS
         while True:
             (reply,) = await call_all(self._connections, [script])
             if is_refused(reply):  # rights do not come by waiting
@@ -82,14 +83,15 @@ class Recall:
             if now - began >= longest:
                 missing = f"{missing}, after {max(longest, 0):.1f} s"
                 break
-            await asyncio.sleep(_PAUSE_SECONDS)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _PAUSE_SECONDS)
         return Memory(timed(found), timed(secrets), repeats, int(float(tokens)), missing)
 
-    def _remembered(self, event: Event, session: str, digest: str, *, deeds: bool) -> Memory | None:
+    def _remembered(self, event: Event, session: str, *, deeds: bool) -> Memory | None:
         """What the read that handed out the event has brought; None if that is not enough. Then, later reads bring it."""
         if self._recent is None:
             return None
-        found = self._recent.find(session, event.id, digest, deeds=deeds)
+        found = self._recent.find(session, event, deeds=deeds)
         self._recent.want(session, deeds=deeds)
         if found is None:
             return None
@@ -98,9 +100,9 @@ class Recall:
             return None
         return Memory(found.deeds, found.secrets, found.repeats, found.tokens, missing)
 
-    def _script(self, event: Event, session: str, digest: str, *, deeds: bool) -> ScriptCall:
+    def _script(self, event: Event, session: str, *, deeds: bool) -> ScriptCall:
         """The call that reads the record, and what is not on record yet, in one step."""
-        keys = self._keys
+        keys, digest = self._keys, call_digest(event) if event.tool else ""
         about = (event.id, event.time, KEPT_BY, _MOST_READ)
         return ScriptCall(
             "recall",

@@ -10,7 +10,9 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from bus.events import Event
 from bus.memory.facts import MOST_KEPT
+from bus.memory.outcomes import call_digest
 from bus.memory.replayed import PAUSE_MS
 from bus.wire.connections import Command
 from bus.wire.consumer import Consumer
@@ -100,8 +102,9 @@ class _Session:
             self.times = dict(ordered)
         self.deeds = tuple((name.decode("utf-8", "replace"), ms) for name, ms in ordered)
 
-    def repeats(self, digest: str, now: int) -> int:
-        """How often in a row a call has come to the same; as `memory/recall.lua` says it."""
+    def repeats(self, event: Event, now: int) -> int:
+        """How often in a row the call of an event has come to the same; as `memory/recall.lua` says it."""
+        digest = call_digest(event) if self.calls and event.tool else ""
         count, _, at, *_ = (self.calls.get(digest.encode()) or b"0 - 0 -").split(b" ")
         return int(count) if int(at) > max(self.since, now - PAUSE_MS) else 0
 
@@ -180,15 +183,16 @@ class RecentSessions:
         events = frozenset(entry.fields.get(b"id", b"") for entry in handed.values())
         self._view = _View(int(now), record, under_way, int(runs), events, self._asked)
 
-    def find(self, session: str, event: str, digest: str, *, deeds: bool) -> Found | None:
-        """What is known of a session, for the event with this id; None if the read that handed it out did not bring that."""
+    def find(self, session: str, event: Event, *, deeds: bool) -> Found | None:
+        """What is known of a session, for an event of it; None if the read that handed it out did not bring that."""
         view = self._view
-        known = view.sessions.get(session) if view is not None and event.encode() in view.handed else None
+        known = view.sessions.get(session) if view is not None and event.id.encode() in view.handed else None
         if view is None or known is None or (deeds and known.deeds is None):
             return None
-        repeats = known.repeats(digest, view.now) if digest else 0
         found = known.deeds if deeds and known.deeds is not None else ()
-        return Found(found, known.secrets, repeats, known.tokens, view.record, view.under_way, view.runs)
+        return Found(
+            found, known.secrets, known.repeats(event, view.now), known.tokens, view.record, view.under_way, view.runs
+        )
 
 
 def timed(found: Sequence[bytes]) -> Times:

@@ -114,6 +114,7 @@ def no_fields() -> dict[str, Any]:
     return {"read_secret": False, "repeats": 0, "tokens": 0}
 
 
+@lru_cache(maxsize=16_384)
 def runs(pattern: str, line: str) -> bool:
     """Whether a command is what a pattern names: its program, and then the pattern's other words among its own, in order."""
     program, *rest = _words(pattern)
