@@ -17,6 +17,7 @@ from bus.memory.outcomes import call_digest
 from bus.memory.replayed import PAUSE_MS
 from bus.requests import read_event, read_request
 from bus.wire.connections import Connections
+from bus.wire.consumer import Consumer
 from bus.wire.keys import Keys
 from bus.wire.missing_rights import is_refused
 from bus.wire.streams import ScriptCall, StreamEntry, call_all, checked
@@ -41,9 +42,15 @@ _NOTED: Final = frozenset(
 class Recall:
     """Asks the record of sessions."""
 
-    def __init__(self, connections: Connections, keys: Keys, recent: RecentSessions | None = None) -> None:
-        """`recent` is asked first: it has what came with the read that handed out the event."""
-        self._connections, self._keys, self._recent = connections, keys, recent
+    def __init__(self, connections: Connections, keys: Keys, reads: Consumer | None = None) -> None:
+        """`reads` hands out the events that it is asked about: each read brings the sessions that were asked about last."""
+        self._connections, self._keys = connections, keys
+        self._recent = None if reads is None else RecentSessions(reads)
+
+    def note(self, entries: Sequence[StreamEntry]) -> None:
+        """Note what the last read brought besides these entries."""
+        if self._recent is not None:
+            self._recent.note(entries)
 
     async def read(self, event: Event, conditions: Sequence[Condition], seconds: float | None) -> Memory:
         """What the session of an event did, as these conditions ask for it; raises Unreachable.

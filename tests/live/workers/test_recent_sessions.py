@@ -52,7 +52,13 @@ class Reading:
         self._recorder = Consumer(
             connections, keys, group=KEPT_BY, name="dispatcher", streams=(keys("events"),), role="dispatcher"
         )
-        self.recent = RecentSessions(self._consumer)
+        self._recall = Recall(connections, keys, self._consumer)
+
+    @property
+    def recent(self) -> RecentSessions:
+        """What its reads bring."""
+        assert self._recall._recent is not None
+        return self._recall._recent
 
     async def begin(self) -> None:
         """Make the groups."""
@@ -64,10 +70,10 @@ class Reading:
         await do(self._connections, "XADD", self._keys("requests"), "*", "id", event.id)
         with self._connections.lease() as connection:
             (entry,) = await self._consumer.read(connection, 10, 0.1)
-        self.recent.note([entry])
+        self._recall.note([entry])
         await do(self._connections, "XACK", self._keys("requests"), "evaluators", entry.id)
         await do(self._connections, "XDEL", self._keys("requests"), entry.id)
-        return msgspec.structs.replace(event, time=entry.ms), Recall(self._connections, self._keys, self.recent)
+        return msgspec.structs.replace(event, time=entry.ms), self._recall
 
 
 async def note(
