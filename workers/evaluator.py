@@ -111,11 +111,9 @@ class Evaluator:
         flag_of = partial(note_flag, self._stops, self._reach)
         self._replies = Replies(keys, GROUP, policy, self._clock, flag_of, self.plugins.observe)
         self._held = HeldRequests(connections, keys, GROUP, self.name, self._replies, self._clock, self._stops)
-        self._outbox, self._facts = (
-            Outbox(connections, self._consumer, self._settle),
-            Recall(connections, keys, self._consumer),
-        )
+        self._facts = Recall(connections, keys, self._consumer)
         self._hooks_for = partial(request_hooks, watcher, self._runners.run, self._facts.read)
+        self._outbox = Outbox(connections, self._consumer, self._settle)
         self._after_hooks = AfterHooks(keys, self._checking.start, self._outbox.send_or_keep, self._replies.broken)
         self._limited = LimitedAnswers(connections, keys, self._clock, self._replies, self._after_hooks.answer_later)
         means = (self._stops, self._hooks_for, self._checks, self._placement, self._limited.answer)

@@ -35,7 +35,7 @@ _BUSY: Final = b"busy"
 Times = tuple[tuple[str, int], ...]
 
 
-class Found(NamedTuple):
+class Brought(NamedTuple):
     """What is known of a session, and what may be missing of it."""
 
     deeds: Times
@@ -183,14 +183,14 @@ class RecentSessions:
         events = frozenset(entry.fields.get(b"id", b"") for entry in handed.values())
         self._view = _View(int(now), record, under_way, int(runs), events, self._asked)
 
-    def find(self, session: str, event: Event, *, deeds: bool) -> Found | None:
+    def find(self, session: str, event: Event, *, deeds: bool) -> Brought | None:
         """What is known of a session, for an event of it; None if the read that handed it out did not bring that."""
         view = self._view
         known = view.sessions.get(session) if view is not None and event.id.encode() in view.handed else None
         if view is None or known is None or (deeds and known.deeds is None):
             return None
         found = known.deeds if deeds and known.deeds is not None else ()
-        return Found(
+        return Brought(
             found, known.secrets, known.repeats(event, view.now), known.tokens, view.record, view.under_way, view.runs
         )
 
