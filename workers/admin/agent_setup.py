@@ -110,10 +110,7 @@ def _server(
     """The server that an agent's hook commands ask, and warnings about it: the gateway of FLEETHOOK_URL, else Redis."""
     url, origin, warnings = environ.get(SHIM_URL, ""), SHIM_URL, list[str]()
     if settings.url:
-        try:
-            return gateway_from_url(settings.url, environ.get(GATEWAY_TOKEN, "")), warnings
-        except ConfigError as error:
-            raise ConfigError(error.message, file="FLEETHOOK_URL", hint=error.hint) from error
+        return _gateway(settings.url, environ), warnings
     if not url and settings.redis_url:
         url, origin = settings.redis_url, "redis_url"
         warnings.append(
@@ -133,6 +130,14 @@ def _server(
         return server or server_from_url(url), warnings
     except ConfigError as error:
         raise ConfigError(error.message, file=origin, hint=error.hint) from error
+
+
+def _gateway(url: str, environ: Mapping[str, str]) -> RedisServer:
+    """The gateway of FLEETHOOK_URL, with its token; ConfigError, which names the variable, for one that cannot be used."""
+    try:
+        return gateway_from_url(url, environ.get(GATEWAY_TOKEN, ""))
+    except ConfigError as error:
+        raise ConfigError(error.message, file="FLEETHOOK_URL", hint=error.hint) from error
 
 
 def known_server(agent: str, settings: Settings, places: Directories) -> RedisServer | None:
@@ -162,7 +167,7 @@ def agent_only_gateway(
     elif settings.redis_url or _listens(places.socket):
         server = None
     else:
-        server = gateway_from_url(settings.url, (os.environ if environ is None else environ).get(GATEWAY_TOKEN, ""))
+        server = _gateway(settings.url, os.environ if environ is None else environ)
     if server is None or not server.gateway or server.address == str(places.gateway_socket):
         return None
     return server

@@ -70,10 +70,14 @@ def _repair(fleet: Context, checks: Sequence[Check]) -> list[str]:
     from workers.admin.doctor.repairs import repair_findings
 
     repairable = any(check.repair for check in checks)
-    fixed = repair_findings(checks, fleet.settings(), fleet.directories(), Path.cwd()) if repairable else []
+    fixed, failed = (
+        repair_findings(checks, fleet.settings(), fleet.directories(), Path.cwd()) if repairable else ([], [])
+    )
     for text in fixed:
         fleet.say(f"{fleet.style('fixed:', 'green', err=True)} {text}")
-    if not fixed:
+    for text in failed:
+        fleet.say(f"{fleet.style('not fixed:', 'yellow', err=True)} {text}")
+    if not fixed and not failed:
         fleet.say("Nothing was fixed: no finding can be repaired without you.")
     return fixed
 
@@ -97,11 +101,16 @@ def _examine(fleet: Context, *, live: bool) -> list[Check]:
     agents = agents_here(places, cwd)
     checked = {agent: list(agent_checks(agent, settings, places, cwd)) for agent in agents}
 
-    if url := agent_only_url(settings, places):
-        from workers.admin.doctor.agent_only import adapted
-
-        found += _examine_agent_only(fleet, url, checked, cwd, live=live)
-        return [*map(adapted, found), *_none_found(agents)]
+    try:
+        url = agent_only_url(settings, places)
+    except ConfigError as error:  # of FLEETHOOK_URL, or its token
+        found.append(
+            Check(id="server", status="fail", what=str(error), fix="correct it; `unset FLEETHOOK_URL` for none")
+        )
+        return [*found, *(check for agent in agents for check in checked[agent]), *_none_found(agents)]
+    if url:
+        found = _examine_agent_only(fleet, url, found, checked, cwd, live=live)
+        return [*found, *_none_found(agents)]
 
     async def work(connections: Connections) -> list[Check]:
         from bus.ids import host_name
@@ -152,19 +161,21 @@ def _none_found(agents: Sequence[str]) -> list[Check]:
 
 
 def _examine_agent_only(
-    fleet: Context, url: str, checked: Mapping[str, list[Check]], cwd: Path, *, live: bool
+    fleet: Context, url: str, found: list[Check], checked: Mapping[str, list[Check]], cwd: Path, *, live: bool
 ) -> list[Check]:
-    """The checks of a machine that has only agents, made with the rights of hook commands."""
+    """The checks of a machine that has only agents, made with the rights of hook commands, after those that were `found`."""
     import asyncio
 
     from bus.wire.connections import PATIENT_CONNECT_SECONDS, Connections
     from workers.admin.agent_setup import agent_only_gateway
-    from workers.admin.doctor.agent_only import agent_checks_there, fleet_checks
-    from workers.admin.doctor.gateway import gateway_checks
+    from workers.admin.doctor.agent_only import CHECK_SERVER, adapted, agent_checks_there, fleet_checks
+    from workers.admin.doctor.gateway import CHECK_GATEWAY, gateway_checks
+
+    places = fleet.directories()
+    gateway = agent_only_gateway(fleet.settings(), places)
 
     async def work() -> list[Check]:
-        connections, places = Connections(url, connect=PATIENT_CONNECT_SECONDS), fleet.directories()
-        gateway = agent_only_gateway(fleet.settings(), places)
+        connections = Connections(url, connect=PATIENT_CONNECT_SECONDS)
         try:
             if gateway is None:
                 seen = await fleet_checks(connections, fleet.keys(), places)
@@ -178,7 +189,9 @@ def _examine_agent_only(
             seen += await agent_checks_there(agent, places, cwd, url, live=live, away=away)
         return seen
 
-    return asyncio.run(work())
+    advice = CHECK_SERVER if gateway is None else CHECK_GATEWAY
+    old = [check for check in found if check.id != "gateway"]  # the new checks look at it
+    return [adapted(check, advice) for check in (*old, *asyncio.run(work()))]
 
 
 async def _reached(

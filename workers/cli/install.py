@@ -215,7 +215,7 @@ def _job(
         hooks, more = hooks_of_settings(settings, places)
         warnings = (*warnings, *more)
     sets = sets_in_force(settings, places, fleet.run)
-    later, needed = announced_events(agent, scope, sets, places)
+    later, needed = announced_events(agent, scope, sets, settings, places)
     chosen = list(chosen_before(agent, scope, places.state, agent_setup.where_is())) if events is None else events
     chosen = [] if chosen == [DEFAULT] else chosen
     heard = heard_here(agent, scope, sets)

@@ -17,7 +17,7 @@ from bus.lazy.conversions import converted
 from bus.secrets.redaction import redact_text
 from bus.verdicts import Verdict
 from bus.wire.connections import Command, Connections
-from bus.wire.keys import REPORT_MS, Keys
+from bus.wire.keys import DAY, REPORT_MS, Keys
 from bus.wire.streams import StreamEntry, checked, flat, note_refused
 from workers.coverage.marks import kept_text
 
@@ -135,6 +135,12 @@ class Reports:
 async def read_reports(connections: Connections, keys: Keys) -> list[AgentReport]:
     """Every report, the newest first; raises Unreachable."""
     return [_report(row) for row in await _rows(connections, keys)]
+
+
+async def has_other_hosts(connections: Connections, keys: Keys, host: str) -> bool:
+    """Whether an agent of another host than `host` has reported anything in the last day."""
+    since = time.time() * 1000 - DAY
+    return any(report.host != host and report.last > since for report in await read_reports(connections, keys))
 
 
 async def reports_of_lost_events(connections: Connections, keys: Keys) -> list[AgentReport]:

@@ -25,6 +25,7 @@ from bus.wire.counts import decisions
 from bus.wire.keys import DAY, Keys
 from bus.wire.streams import checked, flat, server_now
 from workers.coverage.gaps import Coverage, sessions_with_gaps
+from workers.coverage.reports import has_other_hosts
 from workers.delivery.missing_keys import MissingKeyUse, missing_keys
 from workers.records.registrations import registered_workers, uncarried
 from workers.records.run_figures import raw_counts
@@ -169,7 +170,8 @@ async def status(
 
 async def _unguarded(connections: Connections, keys: Keys, settings: Settings, places: Directories) -> str:
     try:
-        return await missing_guard(connections, keys, places, shared=bool(settings.redis_url))
+        shared = bool(settings.redis_url) or await has_other_hosts(connections, keys, settings.host or host_name())
+        return await missing_guard(connections, keys, places, shared=shared)
     except Unreachable:
         raise
     except FleethookError:  # `doctor` reports what is wrong with the published set

@@ -19,7 +19,7 @@ from workers.admin.agent_setup import SHIM_URL, installed
 from workers.admin.doctor import Check, canary
 from workers.admin.doctor.rights import rights_checks
 
-_FIX: Final = f"check {SHIM_URL}, the network, and the fleet's server and workers (`fleethook status` there)"
+CHECK_SERVER: Final = f"check {SHIM_URL}, the network, and the fleet's server and workers (`fleethook status` there)"
 
 
 async def fleet_checks(connections: Connections, keys: Keys, places: Directories) -> list[Check]:
@@ -32,7 +32,7 @@ async def fleet_checks(connections: Connections, keys: Keys, places: Directories
             took = (time.perf_counter() - began) * 1000
         checked(pong, "asking the fleet's server")
     except FleethookError as error:
-        return [Check(id="server", status="fail", what=f"the fleet's server at {where}: {error}", fix=_FIX)]
+        return [Check(id="server", status="fail", what=f"the fleet's server at {where}: {error}", fix=CHECK_SERVER)]
     text = f"the fleet's server at {where} answers in {took:.1f} ms; this machine has agents only"
     found = [Check(id="server", status="ok", what=text, brief="the fleet's server")]
     if isinstance(alive, Exception):
@@ -75,7 +75,9 @@ async def agent_checks_there(
     return found
 
 
-def adapted(check: Check) -> Check:
-    """A check with advice for a machine that has only agents, instead of advice to start a bus on this machine."""
-    what = check.what.replace(START_HINT, "")
-    return msgspec.structs.replace(check, what=what, fix=_FIX if "fleethook up" in check.fix else check.fix)
+def adapted(check: Check, advice: str) -> Check:
+    """A check with this advice, for a machine that has only agents, instead of advice to start a bus on this machine."""
+    what, fix = check.what.replace(START_HINT, ""), check.fix
+    if "fleethook up" in fix:
+        fix = "--fix sends them once the fleet answers" if check.repair == "spool" else advice
+    return msgspec.structs.replace(check, what=what, fix=fix)

@@ -25,6 +25,7 @@ from workers.coverage.waiting import NotWaitedFor, is_watched
 _NO_WORKER: Final = (
     "no `fleethook up` of yours runs, which sees when a hook needs an answer; install again once it does"
 )
+_AGENTS_ONLY: Final = "this machine has agents only, so nothing here sees when a hook needs an answer"
 _UNKNOWN: Final = "the hooks in force are not known while the bus does not run; install again once it does"
 
 
@@ -74,12 +75,12 @@ def sets_in_force(
 
 
 def announced_events(
-    agent: str, scope: Scope, sets: list[HookSet] | None, places: Directories
+    agent: str, scope: Scope, sets: list[HookSet] | None, settings: Settings, places: Directories
 ) -> tuple[tuple[str, ...], Needed]:
     """The events that an agent need not wait for, and for each other one that it could announce, why it waits."""
     able = tuple(find(agent).later)
     if not is_watched(places):
-        needed = dict.fromkeys(able, _NO_WORKER)
+        needed = dict.fromkeys(able, _AGENTS_ONLY if agent_only_url(settings, places) else _NO_WORKER)
     elif sets is None:  # what is there stays as it is
         calls = [call for there, _, calls in installs_of(agent, where_is()) if there == scope for call in calls]
         known = {call.event for call in calls if call.later}

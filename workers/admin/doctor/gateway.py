@@ -13,7 +13,9 @@ from workers.admin.agent_setup import url_of
 from workers.admin.doctor import INSTALL, Check
 
 _SECONDS: Final = 2.0
-_FIX: Final = "check FLEETHOOK_URL, FLEETHOOK_TOKEN and that a gateway runs there (`fleethook up`)"
+_REFUSES: Final = "refuses: "
+CHECK_GATEWAY: Final = "check the address, the network, and the fleet's gateway (`fleethook status` there)"
+_RENEW: Final = "make a token there (`fleethook tokens create NAME`) and set FLEETHOOK_URL and FLEETHOOK_TOKEN"
 
 
 def gateway_rights_check(agent: str, path: Path) -> Check:
@@ -21,7 +23,7 @@ def gateway_rights_check(agent: str, path: Path) -> Check:
     name, where = f"{agent}-rights", url_of(read_answer_file(path).server)
     if trouble := _trouble(path):
         text = f"{agent}: its hook commands ask the gateway at {where}, which {trouble}"
-        return Check(id=name, status="fail", what=text, fix=f"{_FIX}, then `{INSTALL} {agent}`", agent=agent)
+        return Check(id=name, status="fail", what=text, fix=_fix(trouble, agent), agent=agent)
     text = f"{agent}: its hook commands may publish at the gateway at {where}, and have no credentials of Redis"
     return Check(id=name, status="ok", what=text, agent=agent)
 
@@ -35,10 +37,15 @@ def gateway_checks(server: RedisServer, agents: tuple[str, ...], places: Directo
         return [Check(id="server", status="ok", what=text, brief="the fleet's gateway")]
     began = time.perf_counter()
     if trouble := _trouble(paths[0]):
-        return [Check(id="server", status="fail", what=f"the gateway at {where} {trouble}", fix=_FIX)]
+        return [Check(id="server", status="fail", what=f"the gateway at {where} {trouble}", fix=_fix(trouble, "AGENT"))]
     took = (time.perf_counter() - began) * 1000
     text = f"the gateway at {where} answers in {took:.1f} ms; this machine has agents only"
     return [Check(id="server", status="ok", what=text, brief="the fleet's gateway")]
+
+
+def _fix(trouble: str, agent: str) -> str:
+    """What to do about a gateway that cannot be reached, or that refuses the token."""
+    return f"{_RENEW}, then `{INSTALL} {agent}`" if trouble.startswith(_REFUSES) else CHECK_GATEWAY
 
 
 def _trouble(path: Path) -> str:
@@ -54,5 +61,5 @@ def _trouble(path: Path) -> str:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return f"cannot be reached: {reason}"
     except shim.NoAnswer as error:
-        return f"refuses: {error}"
+        return f"{_REFUSES}{error}"
     return ""

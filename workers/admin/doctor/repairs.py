@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from bus.config.settings import Settings
 from bus.errors import FleethookError
@@ -25,10 +26,17 @@ def _chosen_events(places: Directories) -> dict[Path, tuple[str, ...]]:
     return {path: tuple(record.events) for path, record in records(places.state).items() if record.events}
 
 
-def repair_findings(checks: Iterable[Check], settings: Settings, places: Directories, cwd: Path) -> list[str]:
-    """Repair the findings that can be repaired; returns what was done."""
+class Repairs(NamedTuple):
+    """What was repaired, and what was tried and could not be."""
+
+    done: list[str]
+    failed: list[str]
+
+
+def repair_findings(checks: Iterable[Check], settings: Settings, places: Directories, cwd: Path) -> Repairs:
+    """Repair the findings that can be repaired."""
     found = [check for check in checks if check.status in {"warn", "fail"} and check.repair]
-    done = []
+    done, failed = list[str](), list[str]()
     if any(check.repair == "modes" for check in found):
         for folder in (places.data, places.state):
             make_private(folder, narrow=True)
@@ -50,19 +58,19 @@ def repair_findings(checks: Iterable[Check], settings: Settings, places: Directo
     )  # the record keeps the chosen events, so the finding about an entry that a person removed stays
     spools = dict.fromkeys(check.agent for check in found if check.repair == "spool")
     if "" in spools:
-        done.append(_send_programs_spools(settings, places))
+        sent, text = _send_programs_spools(settings, places)
+        (done if sent else failed).append(text)
     for agent in filter(None, spools):
         left = empty_spool(places.answer_file(agent), places.spool(agent))
-        done.append(
-            f"sent what waited for {agent}"
-            if not left
-            else f"{counted(left, 'event')} of {agent} still {'waits' if left == 1 else 'wait'}"
-        )
-    return done
+        if left:
+            failed.append(f"{counted(left, 'event')} of {agent} still {'waits' if left == 1 else 'wait'}")
+        else:
+            done.append(f"sent what waited for {agent}")
+    return Repairs(done, failed)
 
 
-def _send_programs_spools(settings: Settings, places: Directories) -> str:
-    """Send the events that programs left on this disk for the server that is set; returns what was done."""
+def _send_programs_spools(settings: Settings, places: Directories) -> tuple[int, str]:
+    """Send the events that programs left on this disk for the server that is set; returns how many, and the message."""
 
     async def work() -> int:
         connections = Connections(bus_url(settings, "admin", places), connect=1.0)
@@ -74,7 +82,7 @@ def _send_programs_spools(settings: Settings, places: Directories) -> str:
     try:
         sent = asyncio.run(work())
     except (FleethookError, OSError) as error:
-        return f"the events of programs still wait: {error}"
+        return 0, f"the events of programs still wait: {error}"
     if not sent:
-        return "the events of programs still wait: they are for another server, whose workers send them"
-    return f"sent {counted(sent, 'event')} that waited for programs"
+        return 0, "the events of programs still wait: they are for another server, whose workers send them"
+    return sent, f"sent {counted(sent, 'event')} that waited for programs"

@@ -11,6 +11,7 @@ from bus.errors import FleethookError, Unreachable
 from bus.hooksets.guard_presence import PUBLISH, missing_guard
 from bus.hooksets.known_hosts import known_hosts
 from bus.hooksets.published import current_version, load_version
+from bus.ids import host_name
 from bus.system.directories import Directories
 from bus.wire.connections import START_HINT, Connections
 from bus.wire.keys import DAY, Keys
@@ -19,6 +20,7 @@ from workers.admin.doctor import Check, State
 from workers.admin.doctor.append_only_user import append_only_user_check
 from workers.admin.doctor.default_user import default_user_check
 from workers.coverage.gaps import sessions_with_gaps
+from workers.coverage.reports import has_other_hosts
 from workers.records.bounds import FULL, memory_in_use
 from workers.records.status import read_roles, server_facts
 from workers.runtime.stream_repair import read_repairs
@@ -116,7 +118,8 @@ async def coverage_check(connections: Connections, keys: Keys) -> Check:
 async def fleet_guard_check(connections: Connections, keys: Keys, settings: Settings, places: Directories) -> Check:
     """Check whether the fleet has any guard."""
     try:
-        missing = await missing_guard(connections, keys, places, shared=bool(settings.redis_url))
+        shared = bool(settings.redis_url) or await has_other_hosts(connections, keys, settings.host or host_name())
+        missing = await missing_guard(connections, keys, places, shared=shared)
     except Unreachable:
         return Check(id="fleet-guards", status="unknown", what=CANNOT_ASK, cause="server")
     except FleethookError as error:

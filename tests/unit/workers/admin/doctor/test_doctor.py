@@ -188,7 +188,7 @@ def test_an_install_is_found_and_known_to_be_stale(tmp_path: Path, monkeypatch: 
     other = Settings(namespace="other")
     found = list(agent_checks("claude", other, places, project))
     assert {check.id for check in found if check.status == "warn"} == {"claude-answers"}
-    assert repair_findings(found, other, places, project) == [f"installed claude again in {one.path}"]
+    assert repair_findings(found, other, places, project).done == [f"installed claude again in {one.path}"]
     assert read_answer_file(places.answer_file("claude")).prefix == "fh:other:{0}:"
 
     path = Path(one.path)
@@ -288,7 +288,7 @@ def test_a_timeout_in_the_wrong_unit_is_found_and_mended(
     found = _found(agent, project)
     assert (found["timeouts"].status, found["commands"].status) == ("fail", "warn")
     assert f"{wrong} (it counts {unit})" in found["timeouts"].what
-    assert repair_findings(found.values(), Settings(), places, project) == [f"installed {agent} again in {path}"]
+    assert repair_findings(found.values(), Settings(), places, project).done == [f"installed {agent} again in {path}"]
     assert path.read_text("utf-8") == text
     assert {check.status for check in _found(agent, project).values()} <= {"ok", "unknown", "warn"}
 
@@ -340,7 +340,7 @@ def test_what_only_a_person_can_do_is_not_mended(person: Path) -> None:
     found = _found("codex", project)
     assert (found["trust"].status, found["trust"].repair) == ("fail", "")
     assert "/hooks" in found["trust"].fix
-    assert repair_findings(found.values(), Settings(), directories(), project) == []
+    assert repair_findings(found.values(), Settings(), directories(), project).done == []
 
 
 def test_the_doctor_looks_at_agents_that_are_here_or_were_installed(person: Path) -> None:
@@ -391,9 +391,11 @@ def test_an_entry_that_somebody_removed_by_hand_is_missed(person: Path) -> None:
     found = _found("claude", project)
     assert (found["events"].status, found["commands"].status) == ("warn", "ok")
     assert found["events"].what.endswith(f"{path} since the install: PreToolUse")
-    assert repair_findings(found.values(), Settings(), places, project) == [], "whoever removed it may have meant it"
+    assert repair_findings(found.values(), Settings(), places, project).done == [], (
+        "whoever removed it may have meant it"
+    )
     path.write_text(path.read_text("utf-8").replace(" -I -S ", " -I "), "utf-8")
-    assert repair_findings(_found("claude", project).values(), Settings(), places, project) == [
+    assert repair_findings(_found("claude", project).values(), Settings(), places, project).done == [
         f"installed claude again in {path}"
     ]
     found = _found("claude", project)
