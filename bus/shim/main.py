@@ -23,7 +23,7 @@ OUTAGE_S = 2.0
 OUTAGE_PART = 0.2
 """How long a call tries to reach a server that is away: at most OUTAGE_S seconds, and this part of its deadline."""
 MARKED_S = 0.25
-"""How long a call tries if the mark says that the server did not answer the last call."""
+"""How long a call tries if the mark says that the server did not answer the last call, but for one in `outage.RETRY_S`."""
 MARK = b".away"  # the end of the mark's file name, after the spool's
 HEADER = b"fleethook-answers 1"
 FLAG = ".stop"  # the end of the name of a stop's flag, after the answer file's (bus/shim/stop_flag.py)
@@ -203,7 +203,11 @@ class HookCall:
         A server that is away for a moment is tried again: a restart must let no call pass.
         """
         self.body, reply = read_stdin(self.soft), self.plan.prefix + b"reply:" + posix.urandom(16).hex().encode()
-        window = MARKED_S if self.marked else min(OUTAGE_S, (self.end - self.start) * OUTAGE_PART)
+        window = min(OUTAGE_S, (self.end - self.start) * OUTAGE_PART)
+        if self.marked:
+            from bus.shim.outage import is_due
+
+            window = MARKED_S if self.publish or not is_due(self.plan.spool + MARK) else window
         until, spare, pause, broken = time.monotonic() + window, (self.end - self.soft) / 3, 0.01, 0
         while True:
             link = None

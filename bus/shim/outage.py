@@ -19,6 +19,9 @@ DRAINER = "import sys;sys.path.insert(0,sys.argv[2]);from bus.shim.spool import 
 """Makes `bus` importable from the folder of this file, however it was installed."""
 
 
+RETRY_S = 10.0
+"""After so many seconds one call gives a marked server the full time again: else a host that is farther from it than the
+moment which a mark leaves would never find it again."""
 RETURNS = ("LOADING", "BUSY", "MASTERDOWN", "OOM", "EXHAUSTED", "UNBLOCKED", "READONLY")
 """Errors of a server that will answer soon; EXHAUSTED is a stream with the highest id, which the workers repair. The last two
 come from a server that has become a replica, until the name or the proxy in front of it leads to the new primary."""
@@ -116,7 +119,7 @@ def _reported(
 
 
 def set_mark(path: bytes) -> None:
-    """Writes the mark that Redis did not answer: an empty file (0600), whose time is the begin of the outage."""
+    """Writes the mark that Redis did not answer: an empty file (0600); its time is that of the last call with its full time."""
     for _ in range(2):
         try:
             posix.close(posix.open(path, posix.O_WRONLY | posix.O_CREAT | posix.O_CLOEXEC | posix.O_NOFOLLOW, 0o600))
@@ -126,6 +129,18 @@ def set_mark(path: bytes) -> None:
             return  # a full disk: the next call tries for its full time again
         else:
             return
+
+
+def is_due(mark: bytes) -> bool:
+    """Whether this call gives the server the full time again; if so, the next ones do not."""
+    found = _stat(mark)
+    if not found or 0 <= time.time() - found.st_mtime < RETRY_S:
+        return False
+    try:
+        posix.utime(mark)
+    except OSError:
+        return False  # another call removed it
+    return True
 
 
 def look(ping: "Callable[[float], None]", seconds: float, mark: bytes) -> None:

@@ -49,7 +49,8 @@ def report_losses(fleet: Context, command: str, where: str, lost: Iterable[str],
         fleet.run(lambda connections: report(connections, fleet.keys(), change))
     except Unreachable as error:
         kept = _keep(fleet, change)
-        fleet.say(f"this change of the guards is {'announced later' if kept else 'not announced'}: {error}")
+        why = "this machine has agents only" if _has_agents_only(fleet) else str(error)
+        fleet.say(f"this change of the guards is {'announced later' if kept else 'not announced to the fleet'}: {why}")
     except FleethookError as error:
         fleet.say(f"this change of the guards is not announced: {error}")
 
@@ -103,3 +104,14 @@ def _keep(fleet: Context, change: GuardChange) -> bool:
         return False
     make_private(spool.parent, narrow=True)
     return append(spool, "events", fields)
+
+
+def _has_agents_only(fleet: Context) -> bool:
+    """Whether this machine has agents and no bus, so that nobody here could announce anything to the fleet."""
+    from bus.errors import FleethookError
+    from workers.admin.agent_setup import agent_only_url
+
+    try:
+        return bool(agent_only_url(fleet.settings(), fleet.directories()))
+    except FleethookError:
+        return False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from workers.cli.common import Context, LazyGroup, common_options, pass_fleet
@@ -216,3 +218,18 @@ def warn_of_other_bus(fleet: Context) -> None:
             "own hooks for that fleet, use `fleethook worker host` with a FLEETHOOK_REDIS_URL of the role worker instead; "
             "`fleethook doctor` checks what the agents ask"
         )
+
+
+def warn_of_gateway(fleet: Context, agents: Sequence[str]) -> None:
+    """For `install`: say that the gateway, which these agents ask now, refuses the token or cannot be reached."""
+    import contextlib
+
+    from bus.errors import FleethookError
+    from workers.admin.agent_setup import agent_only_gateway
+    from workers.admin.doctor.gateway import gateway_checks
+
+    with contextlib.suppress(FleethookError):
+        gateway = agent_only_gateway(fleet.settings(), fleet.directories())
+        for check in gateway_checks(gateway, tuple(agents), fleet.directories()) if gateway is not None else ():
+            if check.status == "fail":
+                fleet.warn(f"warning: {check.what}, so no hook of the fleet runs for these agents yet: {check.fix}")

@@ -10,7 +10,7 @@ import click
 
 from bus.errors import ConfigError, FleethookError
 from workers.cli.common import Context, PartlyDone, common_options, pass_fleet
-from workers.cli.hosts import record_host
+from workers.cli.hosts import record_host, warn_of_gateway
 
 if TYPE_CHECKING:  # `install --help` needs none of them
     from bus.installs.base import Scope
@@ -108,6 +108,7 @@ def install(
         undo.pop_all()
         _report_weaker(fleet, weaker)
         record_host(fleet)
+        warn_of_gateway(fleet, [job.plan.agent for job in needed])
         _warn_of_missing_guard(fleet)
     for job in jobs if not dry_run else ():
         accept_events(job.plan.agent, scope, fleet.directories().state, where_is(), job.report["chosen"])

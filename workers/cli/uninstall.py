@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -211,10 +212,15 @@ def _report_done(fleet: Context, needed: list[_Removal]) -> None:
 
 def _waiting(needed: list[_Removal]) -> list[str]:
     """The messages about events that still wait on this disk."""
+    reports = [removal.report for removal in needed if removal.report["waiting"]]
+    stays = [report for report in reports if not Path(report["spool"]).name.startswith("program.")]
     waiting = [
         f"of {report['agent']} {counted(report['waiting'], 'event still waits', 'events still wait')} in {report['spool']}"
-        for report in (removal.report for removal in needed)
-        if report["waiting"]
+        for report in reports
     ]
-    sent = "since Redis is away; the workers of this machine, or the next `fleethook publish`, send them on when it is back"
+    if stays:  # the gateway's token is gone with the answer file
+        names = " ".join(report["agent"] for report in stays)
+        sent = f"since the gateway is away; `fleethook install {names}` with its FLEETHOOK_URL sends them on"
+    else:
+        sent = "since Redis is away; the workers of this machine, or the next `fleethook publish`, send them on when it is back"
     return [f"{', '.join(waiting)}, {sent}"] if waiting else []

@@ -63,6 +63,7 @@
 #define OUTAGE_S 2.0
 #define OUTAGE_PART 0.2
 #define MARKED_S 0.25
+#define RETRY_S 10.0
 #define SLICE_S 1.0
 #define LATE_S 2.0
 #define SEND_S 1.0
@@ -1662,7 +1663,7 @@ static void record_fallback(Call *call, const char *chance) {
     drop(&fields);
     drop(&record);
     if (reported || !call->away || call->marked || call->reached) return;
-    for (int turn = 0; turn < 2; turn++) { /* the mark: an empty file, whose time is the begin of the outage */
+    for (int turn = 0; turn < 2; turn++) { /* the mark: an empty file, whose time is when a call last tried for its full time */
         int fd = open(call->mark, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (fd >= 0) {
             close(fd);
@@ -1689,11 +1690,22 @@ static int look(Call *call, Link *link, double seconds) {
     return 0;
 }
 
+/* Whether this call gives a marked server the full time again: else a host that is farther from it than the moment which a mark
+ * leaves would never find it again. If so, the next calls do not. */
+static bool is_due(const char *mark) {
+    struct stat found;
+    if (stat(mark, &found) < 0) return false;
+    double age = wall_clock() - (double)found.st_mtime;
+    if (age >= 0 && age < RETRY_S) return false;
+    return utimensat(AT_FDCWD, mark, NULL, 0) == 0;
+}
+
 /* The answer (1), or none because it is only announced (0). A server that is away for a moment is tried again. */
 static int send_call(Call *call, Bytes reply, Answer *answer) {
     Plan *plan = call->plan;
     if (read_stdin(call) < 0) return -1;
-    double window = call->marked ? MARKED_S : least(OUTAGE_S, (call->end - call->start) * OUTAGE_PART);
+    double window = least(OUTAGE_S, (call->end - call->start) * OUTAGE_PART);
+    if (call->marked && (call->publish || !is_due(call->mark))) window = MARKED_S;
     double until = monotonic() + window, spare = (call->end - call->soft) / 3, pause = 0.01;
     bool broken = false;
     for (;;) {

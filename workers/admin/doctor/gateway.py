@@ -61,5 +61,5 @@ def _trouble(path: Path) -> str:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return f"cannot be reached: {reason}"
     except shim.NoAnswer as error:
-        return f"{_REFUSES}{error}"
+        return f"{_REFUSES}{str(error).removeprefix('gateway refused: ')}"
     return ""

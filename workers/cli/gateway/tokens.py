@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import click
 
 from workers.cli.common import Context, LazyGroup, common_options, pass_fleet
@@ -59,7 +61,7 @@ def list_(fleet: Context) -> None:
     from workers.cli.formatting import plain, when
     from workers.gateway.tokens import list_tokens
 
-    found = fleet.run(lambda connections: list_tokens(connections, fleet.keys()))
+    found, now = fleet.run(lambda connections: list_tokens(connections, fleet.keys())), time.time() * 1000
     if fleet.json:
         fleet.data(
             [
@@ -82,7 +84,9 @@ def list_(fleet: Context) -> None:
                     ", ".join(token.scopes),
                     when(token.created)[:_MINUTES],
                     plain(token.by),
-                    when(token.expires)[:_MINUTES] if token.expires else "never",
+                    "never"
+                    if not token.expires
+                    else f"{when(token.expires)[:_MINUTES]}{' (over)' if token.expires < now else ''}",
                 )
                 for token in found
             ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import stat
@@ -38,8 +39,8 @@ def mark(world: World) -> Path:
 
 
 @contextmanager
-def door(target: Path, refusals: int, words: bytes) -> Iterator[int]:
-    """A TCP port that says `words` to the first connections, and passes the later ones on; yields its number."""
+def door(target: Path, refusals: int, words: bytes, late: float = 0.0) -> Iterator[int]:
+    """A TCP port that says `words` to the first connections, and passes the next one on, `late`; yields its number."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -52,6 +53,7 @@ def door(target: Path, refusals: int, words: bytes) -> Iterator[int]:
         client, _ = listener.accept()
         with client, socket.socket(socket.AF_UNIX) as server:
             server.connect(str(target))
+            threading.Event().wait(late)
 
             def back() -> None:
                 while data := server.recv(65536):
@@ -162,6 +164,23 @@ def test_a_frozen_server_costs_the_deadline_once_and_a_moment_from_then_on(tmp_p
         with world.evaluator(always(DENY)):  # a busy machine may take longer than the moment that the mark leaves
             wait_until(lambda: world.hook() == DENY)
         assert not mark(world).exists(), "it answers again, so the whole deadline counts again"
+
+
+def test_a_server_that_is_farther_away_than_a_mark_allows_is_found_again(tmp_path: Path) -> None:
+    """Every call of its host passed for ever after one outage: none waited long enough to see that the server was back."""
+    there = tmp_path / "s"
+    with running_server(there), connect(there) as client, door(there, 2, b"", late=0.4) as port:
+        world = World(tmp_path, there, client)
+        world.install(RedisServer(kind="tcp", address="127.0.0.1", port=port), deadline_ms=60_000)
+        mark(world).parent.mkdir(parents=True, exist_ok=True)
+        mark(world).touch()
+        with world.evaluator(always(DENY)):
+            for _ in range(2):
+                mark(world).touch()
+                assert world.hook() == FALLBACK, "only a moment is left to the server"
+            os.utime(mark(world), (time.time() - 11,) * 2)
+            assert world.hook() == DENY, "one call has the full time again"
+        assert not mark(world).exists()
 
 
 def test_a_server_that_stays_away_marks_only_for_those_who_wait(tmp_path: Path) -> None:

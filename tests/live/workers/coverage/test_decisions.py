@@ -26,7 +26,7 @@ from tests.support.waiting import until
 from workers.coverage.decisions import decide_gaps
 from workers.coverage.installs import HostInstalls, InstalledHooks
 from workers.coverage.marks import CallMarks
-from workers.coverage.reports import read_reports
+from workers.coverage.reports import has_other_hosts, read_reports
 from workers.dispatcher import GROUP
 from workers.records.sessions import SessionRecord, sessions
 
@@ -219,6 +219,8 @@ async def test_what_an_agent_reported_last(server: Server, keys: Keys, connectio
     assert (claude.host, claude.event, claude.type, claude.by) == (HOST, last, "agent:stop", "hook-command/0.1.0")
     assert (claude.verdict, claude.verdict_event, claude.events, claude.denied) == ("deny", asked, 2, 1)
     assert found["cursor", "3.18.2"].type == "session:start"
+    assert not await has_other_hosts(connections, keys, HOST)
+    assert await has_other_hosts(connections, keys, "another"), "whose own guards do not guard this one"
 
 
 async def test_an_event_that_comes_after_the_decision_takes_it_back(
