@@ -63,7 +63,7 @@ def test_what_is_said_of_a_missing_a_wrong_and_a_revoked_token_and_of_what_waits
     command = json.loads(settings.read_text())["hooks"]["PreToolUse"][0]["hooks"][0]["command"]
     payload = {"session_id": "far-1", "cwd": str(person), "tool_name": "Bash", "tool_input": {"command": "ls"}}
     run = subprocess.run(
-        command, shell=True, input=json.dumps(payload), capture_output=True, text=True, timeout=PATIENCE
+        command, check=False, shell=True, input=json.dumps(payload), capture_output=True, text=True, timeout=PATIENCE
     )
     assert "no hook answered" in run.stdout
     refused = doctor()
