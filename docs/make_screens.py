@@ -23,7 +23,9 @@ import termios
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import StringIO
 from pathlib import Path
@@ -142,6 +144,11 @@ class Screen(NamedTuple):
     bar: bool = False
     """Whether to show the command as it is when it is interrupted, and not as it ends."""
     folder: str = ""
+
+    @property
+    def together(self) -> bool:
+        """Whether its widths can be made at the same time: it changes nothing, and needs no port and no idle machine."""
+        return not (self.keys or self.variables or self.words[0] in {"bench", "demo", "listen", "replay", "up"})
 
 
 def screens(ids: dict[str, str]) -> list[Screen]:
@@ -443,24 +450,30 @@ def main() -> None:
         for screen in screens(ids):
             if wanted and screen.name not in wanted:
                 continue
-            for columns in WIDTHS:
-                stop = threading.Event()
-                if screen.seconds:
-                    work = {"listen": _turns, "tail": _agents, "watch": _agents}.get(screen.words[0], lambda _: None)
-                    threading.Thread(target=work, args=(stop,), daemon=True).start()
-                text = terminal(screen, columns)
-                stop.set()
-                if screen.after:
-                    command = [sys.executable, "-P", "-m", "workers", *screen.after]
-                    subprocess.run(command, capture_output=True, check=False)
-                if screen.name == "replay":  # the next one does not wait for it
-                    fleethook("jobs", "stop", re.findall(r"job ([0-9a-f]{8})", text)[-1])
-                if plain:
-                    print(f"--- {screen.name} {columns}", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text), sep="\n")
-                else:
-                    (FOLDER / f"{screen.name}-{columns}.svg").write_text(
-                        picture(text, columns, "fleethook " + " ".join(screen.words)), "utf-8"
-                    )
+            with ThreadPoolExecutor(len(WIDTHS) if screen.together else 1) as pool:
+                for columns, text in zip(WIDTHS, pool.map(partial(watched, screen), WIDTHS), strict=True):
+                    if plain:
+                        print(f"--- {screen.name} {columns}", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text), sep="\n")
+                    else:
+                        (FOLDER / f"{screen.name}-{columns}.svg").write_text(
+                            picture(text, columns, "fleethook " + " ".join(screen.words)), "utf-8"
+                        )
+
+
+def watched(screen: Screen, columns: int) -> str:
+    """What the command shows while agents go on, and what it changed taken back."""
+    stop = threading.Event()
+    if screen.seconds:
+        work = {"listen": _turns, "tail": _agents, "watch": _agents}.get(screen.words[0], lambda _: None)
+        threading.Thread(target=work, args=(stop,), daemon=True).start()
+    text = terminal(screen, columns)
+    stop.set()
+    if screen.after:
+        command = [sys.executable, "-P", "-m", "workers", *screen.after]
+        subprocess.run(command, capture_output=True, check=False)
+    if screen.name == "replay":  # the next one does not wait for it
+        fleethook("jobs", "stop", re.findall(r"job ([0-9a-f]{8})", text)[-1])
+    return text
 
 
 def _agents(stop: threading.Event) -> None:

@@ -22,8 +22,6 @@ ACK_S = 1.0
 OUTAGE_S = 2.0
 OUTAGE_PART = 0.2
 """How long a call tries to reach a server that is away: at most OUTAGE_S seconds, and this part of its deadline."""
-MARKED_S = 0.25
-"""How long a call tries if the mark says that the server did not answer the last call, but for one in `outage.RETRY_S`."""
 MARK = b".away"  # the end of the mark's file name, after the spool's
 HEADER = b"fleethook-answers 1"
 FLAG = ".stop"  # the end of the name of a stop's flag, after the answer file's (bus/shim/stop_flag.py)
@@ -32,8 +30,7 @@ VERSIONS = {b"claude": b"AI_AGENT", b"qwen": b"QWEN_CODE_STARTUP_VERSION"}  # va
 
 
 class NoAnswer(Exception):
-    """Why the bus gives no answer: an error reply of Redis or a gateway (by its code), no evaluator, or a payload that it
-    cannot take."""
+    """Why the bus gives no answer: an error reply of Redis or a gateway (by its code), no evaluator, or an unfit payload."""
 
 
 class AnswerPlan:
@@ -42,8 +39,7 @@ class AnswerPlan:
     __slots__ = ("agent", "auth", "db", "events", "gateway", "host", "name", "path", "prefix", "server", "spool")
 
     def __init__(self, path: str) -> None:
-        """Reads the file and skips unknown lines; raises OSError, and ValueError for another kind of file or one that is
-        cut short."""
+        """Reads the file, without unknown lines; raises OSError, and ValueError for another kind of file or a cut one."""
         with open(path, "rb", 0) as file:
             lines = file.readall().split(b"\n")
         if lines[0] != HEADER or lines[-1]:
@@ -205,9 +201,9 @@ class HookCall:
         self.body, reply = read_stdin(self.soft), self.plan.prefix + b"reply:" + posix.urandom(16).hex().encode()
         window = min(OUTAGE_S, (self.end - self.start) * OUTAGE_PART)
         if self.marked:
-            from bus.shim.outage import is_due
+            from bus.shim.outage import marked_window
 
-            window = MARKED_S if self.publish or not is_due(self.plan.spool + MARK) else window
+            window = marked_window(self, window)
         until, spare, pause, broken = time.monotonic() + window, (self.end - self.soft) / 3, 0.01, 0
         while True:
             link = None

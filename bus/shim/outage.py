@@ -19,6 +19,8 @@ DRAINER = "import sys;sys.path.insert(0,sys.argv[2]);from bus.shim.spool import 
 """Makes `bus` importable from the folder of this file, however it was installed."""
 
 
+MARKED_S = 0.25
+"""How long a call tries if the mark says that the server did not answer the last call, but for one in RETRY_S."""
 RETRY_S = 10.0
 """After so many seconds one call gives a marked server the full time again: else a host that is farther from it than the
 moment which a mark leaves would never find it again."""
@@ -131,16 +133,17 @@ def set_mark(path: bytes) -> None:
             return
 
 
-def is_due(mark: bytes) -> bool:
-    """Whether this call gives the server the full time again; if so, the next ones do not."""
+def marked_window(call: "Any", window: float) -> float:
+    """How long a `HookCall` tries where there is a mark: `window`, its full time, if no other call has done so just now."""
+    mark = call.plan.spool + b".away"
     found = _stat(mark)
-    if not found or 0 <= time.time() - found.st_mtime < RETRY_S:
-        return False
+    if call.publish or not found or 0 <= time.time() - found.st_mtime < RETRY_S:
+        return MARKED_S
     try:
         posix.utime(mark)
     except OSError:
-        return False  # another call removed it
-    return True
+        return MARKED_S  # another call removed it
+    return window
 
 
 def look(ping: "Callable[[float], None]", seconds: float, mark: bytes) -> None:

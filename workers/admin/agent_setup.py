@@ -375,11 +375,10 @@ def empty_spool(answer_file: Path, spool: Path) -> int:
     """Send the spooled events while the answer file still names the server; returns how many events are left."""
     with contextlib.suppress(
         OSError, NoAnswer, ValueError
-    ):  # Redis is away: the events stay, and the caller reports it
+    ):  # the server is away: the events stay, as the caller reports
         if spool_status(spool).records:
             drain(str(answer_file))
-    left = spool_status(spool).records
-    if not left:
+    if not (left := spool_status(spool).records):
         remove(spool)
     return left
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, Literal, NamedTuple
 
+from bus.events import OWN_SOURCE
 from bus.requests import MOST_BUDGET_MS
 from bus.verdicts import Verdict
 from workers.delivery.deliveries import Attempt, Delivery
@@ -71,7 +72,9 @@ def _request_spans(seen: RecordedEvent, began: int) -> Iterator[WaterfallBar]:
     recorded = float(seen.ms - began)
     if seen.verdict is None or not seen.asked:
         if recorded:
-            yield WaterfallBar("hook command", 0.0, recorded, note="start, reading, sending")
+            own = seen.event.source == OWN_SOURCE
+            name, note = ("fleethook", "sending") if own else ("hook command", "start, reading, sending")
+            yield WaterfallBar(name, 0.0, recorded, note=note)
         if seen.verdict is not None:
             yield from _evaluation_spans(seen.verdict, max(0.0, recorded - seen.verdict.ms))
         return

@@ -199,6 +199,7 @@ def test_a_stop_denies_calls_until_somebody_resumes(tab: Tab, agent: Agent) -> N
     assert call(agent, "echo stopped")["hookSpecificOutput"]["permissionDecision"] == "deny"
     tab.go("live")
     expect(page.get_by_role("alert")).to_contain_text("the disk is full")
+    expect(page.get_by_role("row").filter(has_text="fleet:stopped").first).to_contain_text("the disk is full")
     tab.go("stop")
     page.get_by_role("button", name="Resume").click()
     expect(page.get_by_text("No stop is in force.")).to_be_visible()

@@ -89,6 +89,12 @@ def test_the_reply_has_a_bar_of_its_own() -> None:
     ]
 
 
+def test_fleethooks_own_events_come_from_no_hook_command() -> None:
+    own = msgspec.structs.replace(SEEN.event, source="fleethook")
+    seen = msgspec.structs.replace(SEEN, event=own, asked=0, verdict=None)
+    assert [span.name for span in waterfall(Trace(event=seen))] == ["fleethook"]
+
+
 def test_the_wait_for_a_person_is_no_queue() -> None:
     """A held call's time has its name: no evaluator was slow (issue 11, `trace`)."""
     approval = Approval(question=SEEN.id, state="approved", by="ana", asked=BEGAN + 16, answered=BEGAN + 90_000)

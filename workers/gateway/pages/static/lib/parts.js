@@ -94,7 +94,7 @@ export function eventLink(id, text = short(id)) {
 export function summary(event) {
   const input = event.input ?? {};
   const data = event.data ?? {};
-  const given = [input.command, input.path, input.url, input.pattern, input.query, data.prompt, data.summary, data.message];
+  const given = [input.command, input.path, input.url, input.pattern, input.query, data.prompt, data.summary, data.message, data.text, data.reason];
   const text = given.find((value) => typeof value === "string" && value) ?? (event.input && Object.keys(input).length ? JSON.stringify(input) : "");
   return text.length > 300 ? `${text.slice(0, 300)}…` : text;
 }

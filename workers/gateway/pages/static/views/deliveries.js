@@ -109,7 +109,7 @@ const ATTEMPT_COLUMNS = [
 function phasesOf(phases) {
   return Object.entries(phases)
     .filter(([, ms]) => typeof ms === "number" && ms > 0)
-    .map(([name, ms]) => `${name} ${millis(ms)}`)
+    .map(([name, ms]) => `${name.replaceAll("_", " ")} ${millis(ms)}`)
     .join(", ");
 }
 

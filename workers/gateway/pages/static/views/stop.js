@@ -32,10 +32,10 @@ export function open(page) {
       ${stops.value && !found.length ? html`<p>No stop is in force.</p>` : nothing}
       ${found.length
         ? html`${table({ caption: "Stops in force", columns: [...STOPS, ...(operates ? [{ head: "End", cell: ({ id }) => html`<button type="button" aria-label=${`Resume ${id}`} @click=${() => resume([id])}>Resume</button>` }] : [])], rows: found, key: ({ id }) => id, fold })}
-            ${reach("Not reached yet: these agents have running sessions; their next call is denied if it reaches the fleet.", stops.value.not_reached)}
+            ${reach("Not reached yet", "These agents have running sessions; their next call is denied if it reaches the fleet.", stops.value.not_reached)}
             ${operates && found.length > 1 ? html`<p><button type="button" class="yes" @click=${() => resume([])}>Resume all</button></p>` : nothing}`
         : nothing}
-      ${reach("These agents still keep a stop that was lifted; their next call that reaches the fleet lifts it there.", stops.value?.kept)}
+      ${reach("A stop that was lifted is still kept by", "Their next call that reaches the fleet lifts it there.", stops.value?.kept)}
       ${operates
         ? html`<form class="stop-form" aria-labelledby="stop-title" @submit=${stop}>
             <h2 id="stop-title">Stop agents now</h2>
@@ -51,8 +51,8 @@ export function open(page) {
 }
 
 /** Agents on hosts, with what is said of them; nothing without agents. */
-function reach(text, places = []) {
-  return places.length ? html`<p class="problem">${text} ${places.map(({ source, host }) => `${source} on ${host}`).join(", ")}</p>` : nothing;
+function reach(what, next, places = []) {
+  return places.length ? html`<p class="problem"><strong>${what}: ${places.map(({ source, host }) => `${source} on ${host}`).join(", ")}.</strong> ${next}</p>` : nothing;
 }
 
 const STOPS = [
