@@ -26,14 +26,14 @@ def _chosen_events(places: Directories) -> dict[Path, tuple[str, ...]]:
     return {path: tuple(record.events) for path, record in records(places.state).items() if record.events}
 
 
-class Repairs(NamedTuple):
+class RepairReport(NamedTuple):
     """What was repaired, and what was tried and could not be."""
 
     done: list[str]
     failed: list[str]
 
 
-def repair_findings(checks: Iterable[Check], settings: Settings, places: Directories, cwd: Path) -> Repairs:
+def repair_findings(checks: Iterable[Check], settings: Settings, places: Directories, cwd: Path) -> RepairReport:
     """Repair the findings that can be repaired."""
     found = [check for check in checks if check.status in {"warn", "fail"} and check.repair]
     done, failed = list[str](), list[str]()
@@ -66,7 +66,7 @@ def repair_findings(checks: Iterable[Check], settings: Settings, places: Directo
             failed.append(f"{counted(left, 'event')} of {agent} still {'waits' if left == 1 else 'wait'}")
         else:
             done.append(f"sent what waited for {agent}")
-    return Repairs(done, failed)
+    return RepairReport(done, failed)
 
 
 def _send_programs_spools(settings: Settings, places: Directories) -> tuple[int, str]:
