@@ -259,6 +259,8 @@ def _file(call: _Call) -> Inferred:
     """A call that writes or reads a file."""
     arguments = call.arguments
     path, content = _field(arguments, PATHS), _field(arguments, CONTENTS)
+    if path and not content:  # an empty content empties the file
+        content = next((name for name in CONTENTS if arguments.get(name) == ""), "")
     several = arguments.get("files")
     if isinstance(several, list) and all(isinstance(file, dict) for file in several) and call.words & WRITE_WORDS:
         paths = [path for file in several if isinstance(path := file.get("path", file.get("file_path")), str)]

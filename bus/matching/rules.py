@@ -156,6 +156,8 @@ def _text_step(patterns: tuple[str, ...], unquoted: Callable[[str], str] | None)
         text = seen_call(event).text
         if text is None:
             return None
+        if len(text) > _MOST_SCANNED:
+            return Match("", TOO_LARGE)  # a search takes 0.2 s in 10 MB, and each rule has one
         if is_found(regexes, text):
             return Match(text)
         other = text if unquoted is None else unquoted(text)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # the parser is loaded by the first command only (30 ms, meas
 _READ: Final = names("-p -d -n -N -t -u -a -i")
 _MOST: Final = 64
 _REFERENCE: Final = lazy_regex(r"-\w*n\w*")
-_BUILTINS: Final = frozenset({"set", "shift", "read", "mapfile", "readarray", "printf"})
+_BUILTINS: Final = frozenset({"set", "setenv", "shift", "read", "mapfile", "readarray", "printf"})
 STATEFUL: Final = _BUILTINS | {"cd", "pushd", "popd", "pwd", "alias", "hash"}
 """The commands whose effect on the rest of the script is known."""
 
@@ -28,6 +28,9 @@ def apply_builtin(program: str, args: Sequence[Arg], stdin: Output, printed: str
         options = read_options(args, frozenset({"-o"}))
         if any(arg.text == "--" for arg in args[: options.end]) or (args and not args[0].text.startswith(("-", "+"))):
             set_parameters(scope, [arg.text for arg in args[options.end :]])
+        _set_elsewhere(args, scope)
+    elif program == "setenv":
+        _set_elsewhere(args, scope)
     elif program == "shift":
         count = int(args[0].text) if args and args[0].text.isdigit() and len(args[0].text) < 4 else 1
         set_parameters(scope, [text for text in scope.variables.get("@", ()) if text][count:])
@@ -39,7 +42,17 @@ def apply_builtin(program: str, args: Sequence[Arg], stdin: Output, printed: str
         scope.variables[name] = tuple(scope.budget.cut(stdin.text.splitlines())) if stdin.text else (UNKNOWN,)
         scope.origins[name] = stdin.programs
     elif program == "printf" and len(args) > 2 and args[0].text == "-v":
-        scope.variables[args[1].text] = (printed if printed is not None else UNKNOWN,)
+        scope.variables[args[1].text.partition("[")[0]] = (printed if printed is not None else UNKNOWN,)
+
+
+def _set_elsewhere(args: Sequence[Arg], scope: WordScope) -> None:
+    """Set a variable as fish (`set -l d /etc`) and csh (`set d = /etc`) do, where no other value is known."""
+    words = [arg.text for arg in args]
+    while words and words[0][:1] == "-":
+        del words[0]
+    name, values = (words[0], [word for word in words[1:] if word != "="]) if words else ("", [])
+    if values and name.isidentifier() and name not in scope.variables:
+        scope.variables[name] = tuple(scope.budget.cut(values))
 
 
 def parameters(words: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

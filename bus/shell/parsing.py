@@ -56,6 +56,7 @@ _TO_NOWHERE: Final = lazy_regex(rb"(?<=\s)(?:[12&]?>>?\s?/dev/null|2>&1)(?=\s*(?
 """`x=$(a) 2>/dev/null && b`, which the grammar takes for one command."""
 _HEREDOC_LIST: Final = lazy_regex(rb"(<<-?\s*\\?['\"]?\w+['\"]?[^\n;<]*); ")
 """`cat <<EOF > x; b`: the grammar reads `&&` there but not `;`."""
+_FIRST_INPUT: Final = lazy_regex(rb"(?<=\s)0(?=<<<)")
 _STATEMENTS: Final = frozenset(
     {
         "program",
@@ -115,6 +116,8 @@ def _plain(source: bytes) -> bytes:
         source = _ESCAPED_NAME.sub(lambda match: match[0][:-1] + b" ", source)
     if b"IFS" in source:
         source = _FIELDS.sub(lambda match: b" " * len(match[0]), source)
+    if b"0<<<" in source:
+        source = _FIRST_INPUT.sub(b" ", source)
     if b"coproc" in source:
         source = _COPROCESS.sub(lambda match: b" " * len(match[0]), source)
     if b"[" in source:
@@ -202,6 +205,11 @@ _ONE_LETTER: Final = lazy_regex(r"(?:^|[\n;|&]|\b(?:do|then|else|sudo)\s)\s*([A-
 _MOST_LETTERS: Final = 65_536
 """In a longer text any letter counts as a name."""
 _LONGEST: Final = 64
+_OPENING: Final = lazy_regex(rb"\s*(?:foreach|select|repeat|while|until|if|case|switch|function|begin)\b")
+"""How a loop, condition or function begins, in any shell: where it cannot be read, neither can what it holds."""
+_BESIDE: Final = 4096
+_WORDS_BEFORE: Final = lazy_regex(rb"[^;&|\n(){}`]*\Z")
+_WORDS: Final = lazy_regex(rb"[^;&|\n(){}`]*")
 
 
 def raw_names(text: str) -> frozenset[str]:
@@ -231,6 +239,16 @@ def _unquoted_words(text: str) -> list[str]:
 
 
 def unread_names(root: Node, source: bytes) -> frozenset[str]:
-    """The raw names in the parts of a syntax tree that could not be parsed; of the whole text where no part is known."""
+    """The raw names in what could not be parsed, and in the words beside it, whose meaning it may have changed.
+
+    Behind an unread loop or condition, and where no part is known, the names of the whole text count.
+    """
     regions = unread_regions(root) or [(0, len(source))]
-    return frozenset().union(*(raw_names(source[start:end].decode("utf-8", "replace")) for start, end in regions))
+    if any(_OPENING.match(source, start, end) for start, end in regions):
+        regions = [(0, len(source))]
+    found: set[str] = set()
+    for start, end in regions:
+        before, behind = _WORDS_BEFORE.search(source[max(0, start - _BESIDE) : start]), _WORDS.match(source, end)
+        first, last = start - len(before[0] if before else b""), behind.end() if behind else end
+        found |= raw_names(source[first:last].decode("utf-8", "replace"))
+    return frozenset(found)

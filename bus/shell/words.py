@@ -355,12 +355,13 @@ def _expansion(node: Node, scope: WordScope) -> tuple[tuple[str, ...], tuple[str
     """`$x`, `${x}`, `${x:-default}`, `${x[@]}`, `${x%/}`; an operator that is not known makes the value unknown."""
     name, operator = "", ""
     operands: list[Node] = []
+    listed = False
     for child in node.children:
         kind = child.type
         if not name and kind in ("variable_name", "special_variable_name"):
             name = scope.text(child)
         elif not name and kind == "subscript":
-            name = scope.text(child.named_children[0])
+            name, listed = scope.text(child.named_children[0]), scope.text(child)[-3:] in ("[@]", "[*]")
         elif child.is_named:
             operands.append(child)
         elif kind.strip() not in ("$", "${", "}"):
@@ -374,6 +375,8 @@ def _expansion(node: Node, scope: WordScope) -> tuple[tuple[str, ...], tuple[str
             scope.variables[name] = texts[0][0]
         return texts[0]
     sources += tuple(source for _, found in texts for source in found)
+    if values and (operator == "@" or (operator == ":" and listed)):  # `${x@L}`; of `${x[@]:1:2}` any may be meant
+        return tuple(dict.fromkeys(text for value in values for text in (value, value.lower()))), sources
     if operator in ("^", "^^", ",", ",,") and values:
         return tuple(apply_operator(value, operator, ()) or "" for value in values), sources
     if operator in (":+", "+"):

@@ -100,6 +100,7 @@ def test_several_files_in_one_call_are_all_seen() -> None:
         ("mcp__fs__write_file", {"path": "/etc/x", "content": "y"}, "/etc/x"),
         ("mcp__fs__create", {"file_path": "/etc/x", "text": "y"}, "/etc/x"),
         ("mcp__ide__editFile", {"filePath": "/etc/x", "newText": "y"}, "/etc/x"),
+        ("filesystem_write_file", {"path": "/etc/x", "content": ""}, "/etc/x"),
         ("mcp__fs__str_replace_editor", {"command": "create", "path": "/etc/x", "file_text": "y"}, "/etc/x"),
     ],
 )

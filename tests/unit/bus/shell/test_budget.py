@@ -37,3 +37,15 @@ def test_nothing_behind_a_limit_passes_unseen(command: str) -> None:
     """Issue 10, item A1: over the budget is not "no opinion", also in code and in lists of arguments."""
     rule = Rule(commands=(CommandMatch(program=("rm",), touches=("outside_project",)),))
     assert judge(rule, Event(type="tool:pre_execute", tool="bash", input={"command": command})) is not None
+
+
+@pytest.mark.req("X-09")
+def test_a_line_of_megabytes_is_not_searched_by_each_rule() -> None:
+    """Each search took 0.2 s in 10 MB; the agent's deadline passed before the rules were through, and so did the line."""
+    event = Event(type="tool:pre_execute", tool="bash", input={"command": "echo " + "x" * 1_100_000})
+    match = judge(Rule(command=("never in this line",)), event)
+    assert match is not None
+    assert match.doubt == "too large to be checked; split it"
+    assert judge(Rule(command=("never in this line",), decision="allow"), event) is None
+    few = Rule(command=("never in this line",), commands=(CommandMatch(program=("terraform",)),))
+    assert judge(few, event) is None, "its program is not named"
