@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -13,7 +13,7 @@ from bus.shell.commands import Command
 from bus.shell.inner import Arg, Inner, names, read_options
 from bus.shell.interpreters import find_interpreter
 from bus.shell.programs.code_files import code_files
-from bus.shell.programs.made_files import file_scripts
+from bus.shell.programs.made_files import file_scripts, runs_later
 from bus.shell.script_runners import SHELLS
 from bus.shell.words import MAYBE_EMPTY, UNKNOWN, UNSET, Output, is_hidden
 
@@ -48,6 +48,11 @@ SOCKET: Final = "nc"
 def is_socket(path: str) -> bool:
     """Whether a shell opens a connection to another machine for this path."""
     return path.startswith(("/dev/tcp/", "/dev/udp/"))
+
+
+def is_special(redirects: Sequence[tuple[str, str]]) -> bool:
+    """Whether one of these redirections opens a connection, or writes what runs later."""
+    return any(is_socket(target) or runs_later(target) for _, target in redirects)
 
 
 def _names_socket(redirect: tuple[str, str]) -> bool:
@@ -121,6 +126,17 @@ class Files:
                     self.sources[place] = self.sources[path]
                 if path in self.texts:
                     self.texts[place] = self.texts[path]
+
+    def with_input(self, call: CommandContext, directory: str) -> CommandContext:
+        """The context of a command with the text of a file that the line has made, where it reads one: `ssh h sh < x.sh`."""
+        if call.stdin.text is None:
+            for sign, target in call.redirects:
+                if (
+                    sign == "<"
+                    and (text := self.texts.get(_path(Command("", directory=directory), target))) is not None
+                ):
+                    return call._replace(stdin=Output(text))
+        return call
 
     def shown_by(self, command: Command) -> str | None:
         """The output of a `cat` whose files were all made by the line; else None."""

@@ -11,11 +11,11 @@ from bus.shell.builtins import STATEFUL, DirectoryStack, apply_builtin, enter, p
 from bus.shell.commands import PRINTING, Command, included, printed, program_name, read_own_output
 from bus.shell.inner import Arg, Inner, args_of
 from bus.shell.interpreters import may_prompt, opens_prompt
-from bus.shell.line_state import NOTHING, CommandContext, LineState, is_socket, may_write, scripts_made, together
+from bus.shell.line_state import NOTHING, CommandContext, LineState, is_special, may_write, scripts_made, together
 from bus.shell.plain_lines import Stage, Statement
 from bus.shell.programs.filters import DECODING, REWRITING, is_worked_out
 from bus.shell.programs.known_outputs import prints_for
-from bus.shell.programs.made_files import later_scripts, runs_later
+from bus.shell.programs.made_files import later_scripts
 from bus.shell.programs.running_words import NEVER, RunningWords, hands_over
 from bus.shell.programs.variables import variable_script
 from bus.shell.quoting import origins_of_unknown, with_parameters
@@ -117,7 +117,7 @@ def quiet_commands(statements: list[Statement]) -> tuple[Command, ...]:
                 if not isinstance(stage, Stage) or stage.assignments:
                     return ()
                 words, redirects = stage.words, stage.redirects
-                if redirects and (pipeline is not final or len(final) > 1 or _is_special(stage)):
+                if redirects and (pipeline is not final or len(final) > 1 or is_special(redirects)):
                     return ()
                 name, runs_others, running, prompts, prints, changes, _, path = _program(words[0])
                 if changes and (name != "cd" or len(words) != 2 or words[1][0] in _NO_DIRECTORY):
@@ -138,11 +138,6 @@ def quiet_commands(statements: list[Statement]) -> tuple[Command, ...]:
                 if changes:
                     directory = enter(directory, rest[0])
     return tuple(items)
-
-
-def _is_special(stage: Stage) -> bool:
-    """Whether a stage opens a connection, or writes what runs later."""
-    return any(is_socket(target) or runs_later(target) for _, target in stage.redirects)
 
 
 class Shell(ABC):
@@ -224,7 +219,7 @@ class Shell(ABC):
             if before is self.scope.variables:
                 self.scope.variables = dict(before)
             call = CommandContext(stdin, stage.assignments, stage.redirects, programs)
-            text = self.run(argv or args_of(words), call, inner)
+            text = self.run(argv or args_of(words), call, None if stage.redirects else inner)
             return Output(text, () if last else programs + self.programs_from(first))
         if not found.may_go_on() or not found.budget.take_command(len(words)):
             return Output(None, programs)
@@ -272,6 +267,8 @@ class Shell(ABC):
         words = tuple([arg.text for arg in args])
         if program == UNKNOWN and first.rstrip(MAYBE_EMPTY) == UNKNOWN and argv[0].sources:  # `$(curl …)`
             inner = [Inner(sources=argv[0].sources)]
+        if call.redirects and found.files.texts:
+            call = found.files.with_input(call, self.directory)
         if inner is None:
             runs = known.runs_others or (known.running is not None and hands_over(words, known.running))
             inner = _inner_of(program, argv, call.stdin) if runs else []

@@ -12,7 +12,7 @@ from bus.shell.inner import Arg, Inner
 from bus.shell.words import UNKNOWN, UNSET
 
 _MOST: Final = 64
-_DELETES: Final = lazy_regex(r"(?:::|\.)(?:Delete|DeleteFile|DeleteDirectory)(?:\(|\b)", re.IGNORECASE)
+_DELETES: Final = lazy_regex(r"(?:::|\.)(?:Delete|DeleteFile|DeleteDirectory|DeleteFolder)(?:\(|\b)", re.IGNORECASE)
 _LITERAL: Final = r"""(?:'([^'\n]*)'|"([^"\n]*)"|(\$\{?[\w:]+\}?(?:\\[^\s'")(,|]*)?|[A-Za-z]:\\[^\s'")(,|;]*))"""
 _ENUMERATED: Final = lazy_regex(
     rf"""(?:(?:\[(?:System\.)?IO\.Directory\]::(?:Get|Enumerate)\w+|(?:System\.)?IO\.(?:Directory|File)Info\]?(?:::new)?|\bIO\.Path\]::(?:Combine|GetFullPath))\s*\(?\s*"""
@@ -56,7 +56,8 @@ _CONTENTS: Final = lazy_regex(
 )
 _CHOSEN: Final = lazy_regex(r"-(?:fil(?!e\b)|inc|exc)\w*|\bwhere|\?\s*\{|,\s*['\"]", re.IGNORECASE)
 _VISUAL_BASIC: Final = lazy_regex(
-    r"""FileSystem\]::Delete(?:Directory|File)\(\s*(?:['"]([^'"\n]+)['"]|(\$[\w:]+))""", re.IGNORECASE
+    r"""(?:FileSystem\]::Delete(?:Directory|File)|\$\w+\.Delete(?:Folder|File))\(\s*(?:['"]([^'"\n]+)['"]|(\$[\w:]+))""",
+    re.IGNORECASE,
 )
 
 
@@ -111,6 +112,8 @@ def dotnet_calls(text: str, path: Callable[[str], str]) -> Iterator[Inner]:
         yield _argv(("stop-computer",))
     if _MACHINE.search(text):
         yield _argv(("setx", "/M"))
+    if ".Uninstall()" in text:
+        yield _argv(("remove-resource", "uninstall-product"))
     if _SHADOWS.search(text):
         yield _argv(("vssadmin", "delete", "shadows"))
     if "elete" in text and (found := _DELETES.search(text)):

@@ -20,12 +20,15 @@ RUNS = [
     "echo 'rm x' >> ~/.bashrc",
     "echo 'rm x' | tee -a ~/.zshrc",
     "echo 'rm x' > a.sh; cat a.sh | sh",
+    "echo 'rm x' > a.sh; ssh h 'bash -s' < a.sh",
+    "echo 'rm x' > a.sh; sudo sh < a.sh",
     "BASH_ENV=<(echo 'rm x') bash -c :",
 ]
 RUNS_NOT = [
     "printf 'a:\\n\\trm x\\n' > Makefile",
     "printf 'a:\\n\\trm x\\n' > Makefile && make -f other.mk",
     "echo 'rm x' > notes.txt",
+    "echo 'rm x' > notes.txt; wc -l < notes.txt; ssh h 'cat > n' < notes.txt",
     "cat > a.service <<'EOF'\n[Service]\n# rm x\nEnvironment=A=rm\nEOF",
 ]
 
