@@ -50,6 +50,7 @@ def install(
     return found, places
 
 
+@pytest.mark.one_shim
 @pytest.mark.parametrize("agent", NAMES)
 def test_a_canary_comes_back_denied_in_the_agents_own_form(world: Fleet, tmp_path: Path, agent: str) -> None:
     """The doctor's proof; the words of the guard arrive, and the event is on record under the agent's name."""

@@ -82,6 +82,7 @@ def test_a_hook_has_the_time_that_it_declares_and_takes_no_slot(
     assert {seen.event.host for seen in world.events()} == {HOST}
 
 
+@pytest.mark.one_shim
 def test_an_evaluator_that_dies_costs_a_moment_and_not_what_its_hook_declares(world: Fleet, tmp_path: Path) -> None:
     (evaluator,) = world.start("evaluator")
     agent = world.agent(budget=1.0)
@@ -94,6 +95,7 @@ def test_an_evaluator_that_dies_costs_a_moment_and_not_what_its_hook_declares(wo
     assert b"nothing blocked" in out
 
 
+@pytest.mark.one_shim
 def test_an_evaluator_that_dies_after_the_deadline_is_followed_by_one_that_runs_the_hook_again(
     world: Fleet, tmp_path: Path
 ) -> None:

@@ -262,9 +262,11 @@ def _text(stream: BinaryIO, **more: Any) -> TextIOWrapper:
 
 
 def import_all() -> None:
-    """Import what a worker may use."""
+    """Import what a worker may use, and read what is shipped with it and never changes: guard packs, types of settings."""
     import bus
     import workers
+    from bus.config.settings import measures
+    from bus.hooksets.guards import load_pack, packs
 
     for package in (bus, workers):
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
@@ -272,6 +274,9 @@ def import_all() -> None:
                 importlib.import_module(found.name)
     for name in _LATE:
         importlib.import_module(name)
+    for pack in packs():
+        load_pack(pack)
+    measures()
 
 
 def run_fleethook_here() -> None:

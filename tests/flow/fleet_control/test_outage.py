@@ -96,6 +96,7 @@ def test_a_condition_is_read_on_the_host_while_the_server_is_away(world: Fleet, 
     assert "PreToolUse" not in text, "it is known without the call that it does not fit"
 
 
+@pytest.mark.one_shim
 def test_hosts_that_a_stop_has_not_reached_are_listed(world: Fleet, agent: Agent, command: Command) -> None:
     agent.hook("SessionStart", {"hook_event_name": "SessionStart", "session_id": "here"})
     placed = command("stop")
@@ -109,6 +110,7 @@ def test_hosts_that_a_stop_has_not_reached_are_listed(world: Fleet, agent: Agent
     wait_until(lambda: "claude on test-host" not in command("stop", "--list").err, "it was lifted")
 
 
+@pytest.mark.one_shim
 def test_what_another_evaluator_recorded_last_is_corrected(world: Fleet, agent: Agent, command: Command) -> None:
     """With two evaluators the record may be of the other one."""
     for _ in "twice":  # the second time this evaluator has said already that nothing is kept
@@ -121,6 +123,7 @@ def test_what_another_evaluator_recorded_last_is_corrected(world: Fleet, agent: 
         wait_until(lambda: "claude on test-host" not in command("stop", "--list").err, "it is corrected")
 
 
+@pytest.mark.one_shim
 def test_every_screen_says_that_agents_are_stopped(world: Fleet, command: Command) -> None:
     command("stop", "--reason", "look here")
     status = command("status")

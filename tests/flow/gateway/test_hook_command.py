@@ -186,6 +186,7 @@ def test_a_gateway_that_hangs_costs_seconds_once_and_a_moment_from_then_on(claud
     assert json.loads(claude.call("deny").stdout)["hookSpecificOutput"]["permissionDecision"] == "deny"
 
 
+@pytest.mark.one_shim
 def test_without_an_evaluator_the_failure_policy_answers_and_is_on_record(claude: GatewayAgent, world: Fleet) -> None:
     (evaluator,) = [one for one in world.workers if one.kind == "evaluator" and one.runs()]
     evaluator.process.terminate()
@@ -233,6 +234,7 @@ def test_an_address_needs_a_token_and_no_redis_credentials_are_in_the_file(
     assert str(world.server.socket).encode() not in agent.file.read_bytes()
 
 
+@pytest.mark.one_shim
 def test_doctor_tells_whether_the_gateway_answers(world: Fleet, gateway: Gateway, tmp_path: Path) -> None:
     """On a machine that has agents and neither a bus nor Redis credentials."""
     places = directories({"FLEETHOOK_HOME": str(tmp_path)})
@@ -257,6 +259,7 @@ def test_doctor_tells_whether_the_gateway_answers(world: Fleet, gateway: Gateway
     assert wanted == "", "a gateway of this machine's own is no reason to call it a machine without a bus"
 
 
+@pytest.mark.one_shim
 @pytest.mark.parametrize(
     "body",
     [
@@ -272,6 +275,7 @@ def test_entries_of_another_form_are_refused(gateway: Gateway, body: bytes) -> N
     assert (response.status_code, response.json()["code"]) == (400, "entry-invalid")
 
 
+@pytest.mark.one_shim
 def test_a_caller_that_hangs_up_ends_its_wait(world: Fleet, gateway: Gateway) -> None:
     """The gateway then gives its connection to Redis back at once, and the record says why nobody got the answer."""
     body = json.dumps({"session_id": "slow", "hook_event_name": "PreToolUse", "tool_name": "Bash", "cwd": "/"}).encode()
