@@ -106,6 +106,8 @@ class Marketplace(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     root: str
     offers: tuple[Offer, ...] = ()
+    refused: tuple[tuple[str, ConfigError], ...] = ()
+    """The entries that are not offered, by name, with what is wrong."""
     problems: tuple[ConfigError, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -132,7 +134,10 @@ def known_marketplaces(home: Path) -> dict[str, Path]:
 def read_marketplace(root: Path) -> Marketplace:
     """A marketplace with everything that is wrong with it; raises ConfigError if its file cannot be parsed."""
     place = Path(os.path.realpath(root))
-    document = load(place / MARKETPLACE)
+    try:
+        document = load(place / MARKETPLACE)
+    except ConfigError as error:
+        raise check_json(str(place / MARKETPLACE)) or error from error
     value = document.value
     if not isinstance(value, dict):
         raise document.error((), "a marketplace is an object", hint='write {"name": "…", "owner": {…}, "plugins": []}')
@@ -140,6 +145,7 @@ def read_marketplace(root: Path) -> Marketplace:
     wrong = check_json(document.file)
     problems += [wrong] if wrong is not None else []
     base, offers, taken = _base(value), [], set()
+    refused: list[tuple[str, ConfigError]] = []
     for number, entry in enumerate(value["plugins"] if isinstance(value.get("plugins"), list) else ()):
         at: PathParts = ("plugins", number)
         found = check_manifest(document, at, more=_MORE)
@@ -153,12 +159,19 @@ def read_marketplace(root: Path) -> Marketplace:
         try:
             offers.append(_offer(document, at, entry, place, base))
         except ConfigError as error:
-            problems.append(error if error.file else document.error((*at, "source"), error.message, hint=error.hint))
+            refused.append(
+                (
+                    entry["name"],
+                    error if error.file else document.error((*at, "source"), error.message, hint=error.hint),
+                )
+            )
+            problems.append(refused[-1][1])
     name = value.get("name")
     return Marketplace(
         name=name if isinstance(name, str) else place.name,
         root=str(place),
         offers=tuple(offers),
+        refused=tuple(refused),
         problems=tuple(problems),
         warnings=tuple(warnings),
     )
@@ -212,6 +225,9 @@ def _offer(document: Document, at: PathParts, entry: Mapping[str, Any], root: Pa
     if not isinstance(source, str):
         return own  # the check of the entry reports it
     folder = Path(inside(str(root), os.path.join(base, source)))
+    if base and not os.path.isdir(folder):  # people also write the whole path beside `pluginRoot`
+        whole = Path(inside(str(root), source))
+        folder = whole if os.path.isdir(whole) else folder
     if not os.path.isdir(folder):
         raise ConfigError(
             f"there is no folder {str(folder)[:200]!r}", hint="correct the path; it begins at the marketplace's folder"

@@ -33,8 +33,9 @@ def check_plugin(root: Path, dialect: str) -> CheckedPlugin:
     with recording_files() as files:
         contents = plugin_contents(root, single_files=dialect == "ion")
         hooks = read(Path(contents.root), "user", dialect) if is_plugin(Path(contents.root)) else HookFile()
-    texts = [check_json(file) for file in files if file.endswith(".json") and os.path.isfile(file)]
-    problems = [*filter(None, texts), *contents.problems, *hooks.problems]
+    texts = list(filter(None, (check_json(file) for file in files if file.endswith(".json") and os.path.isfile(file))))
+    broken = {error.file for error in texts if not _is_readable(error.file)}  # said once, in the words of JSON
+    problems = [*texts, *(found for found in (*contents.problems, *hooks.problems) if found.file not in broken)]
     warnings = [*contents.warnings, *hooks.warnings]
     manifest = Path(contents.root) / MANIFEST
     if manifest.is_file():
@@ -50,6 +51,14 @@ def check_plugin(root: Path, dialect: str) -> CheckedPlugin:
     warnings += _advice(contents)
     unique = {(problem.file, problem.line, problem.column, problem.path): problem for problem in problems}
     return CheckedPlugin(contents, hooks, tuple(unique.values()), tuple(dict.fromkeys(warnings)))
+
+
+def _is_readable(file: str) -> bool:
+    try:
+        load(Path(file))
+    except ConfigError:
+        return False
+    return True
 
 
 def _advice(plugin: ClaudePlugin) -> Iterator[str]:

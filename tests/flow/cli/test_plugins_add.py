@@ -122,6 +122,13 @@ def test_a_marketplace_is_listed_and_one_of_its_plugins_added(place: Path) -> No
         ("one", "./plugins/one"),
         ("far", "npm far"),
     ]
+    shopping = {"name": "shop", "owner": {"name": "a"}, "plugins": [*entries, {"name": "gone", "source": "./gone"}]}
+    put(shop / ".claude-plugin" / "marketplace.json", shopping)
+    gone = fleethook("plugins", "add", "gone@shop", "--yes")
+    assert (gone.code != 0, "marketplace.json:" in gone.err, "there is no folder" in gone.err) == (True, True, True)
+    put(shop / ".claude-plugin" / "marketplace.json", {**shopping, "plugins": entries})
+    checkout = fleethook("plugins", "add", str(shop / "plugins"), "--yes")
+    assert f"name one of the plugins below it: {shop / 'plugins' / 'one'}" in checkout.err
     far = fleethook("plugins", "add", "far@shop", "--yes")
     assert (far.code != 0, "Fleethook fetches nothing" in far.err) == (True, True)
     put(place.parent / ".claude" / "plugins" / "known_marketplaces.json", {"known": {"installLocation": str(shop)}})

@@ -49,8 +49,21 @@ def checked_plugin(root: Path, dialect: str = "") -> tuple[CheckedPlugin, str]:
     """A plugin with what is wrong with it, and its dialect: the given one, else the one that its content shows."""
     if not is_plugin(root):
         hint = "a plugin has .claude-plugin/plugin.json, hooks/hooks.json, commands, skills, agents or .mcp.json"
+        if below := _plugins_below(root):
+            hint = f"name one of the plugins below it: {', '.join(map(str, below))}"
         raise ConfigError("this is no plugin", file=str(root), hint=hint)
     return _checked(root, dialect)
+
+
+def _plugins_below(root: Path) -> list[Path]:
+    """The plugins one and two folders below a folder, such as a checkout with several of them; the first ten."""
+    try:
+        found = [
+            path for pattern in ("*", "*/*") for path in sorted(root.glob(pattern)) if not path.name.startswith(".")
+        ]
+    except OSError:
+        return []
+    return [path for path in found if (path / MANIFEST).is_file()][:10]
 
 
 def _checked(root: Path, dialect: str) -> tuple[CheckedPlugin, str]:
@@ -68,6 +81,9 @@ def checked_marketplace(root: Path, dialect: str = "") -> tuple[Marketplace, lis
 def offered_root(market: Marketplace, name: str) -> Path:
     """The folder of a marketplace's plugin; raises NotFound and ConfigError, with what can be done instead."""
     found = next((offer for offer in market.offers if offer.name == name), None)
+    wrong = next((error for refused, error in market.refused if refused == name), None)
+    if found is None and wrong is not None:
+        raise wrong
     if found is None:
         known = [offer.name for offer in market.offers]
         raise NotFound(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bus.config.documents import loads
+from bus.errors import ConfigError
 from bus.hookfiles.claude.manifest import check_manifest
 from bus.hookfiles.claude.marketplaces import known_marketplaces, read_marketplace
 from bus.hookfiles.claude.plugin_check import check_plugin
@@ -303,8 +304,10 @@ def test_mistakes_in_servers_hooks_and_paths(tmp_path: Path) -> None:
 )
 def test_texts_that_are_no_manifest(text: str, message: str, tmp_path: Path) -> None:
     put(tmp_path / "plug" / ".claude-plugin" / "plugin.json", text)
-    words = "\n".join(map(str, check_plugin(tmp_path / "plug", "claude").problems))
+    problems = check_plugin(tmp_path / "plug", "claude").problems
+    words = "\n".join(map(str, problems))
     assert message in words, words
+    assert len(problems) == 1, "a mistake is said once"
 
 
 def test_a_marketplace_lists_and_checks_its_plugins(tmp_path: Path) -> None:
@@ -368,8 +371,14 @@ def test_a_marketplace_needs_a_name_an_owner_and_plugins(tmp_path: Path) -> None
     entry = {"name": "a", "source": "a"}
     shop = {"name": "s", "owner": {"name": "a"}, "metadata": {"pluginRoot": "./plugins"}, "plugins": [entry]}
     put(tmp_path / ".claude-plugin" / "marketplace.json", shop)
-    (offer,) = read_marketplace(tmp_path).offers
-    assert offer.root == str(tmp_path / "plugins" / "a")
+    for source in ("a", "./a", "./plugins/a"):  # people also write the whole path beside `pluginRoot`
+        entry["source"] = source
+        put(tmp_path / ".claude-plugin" / "marketplace.json", shop)
+        (offer,) = read_marketplace(tmp_path).offers
+        assert offer.root == str(tmp_path / "plugins" / "a")
+    put(tmp_path / ".claude-plugin" / "marketplace.json", '{"name": "s",}')
+    with pytest.raises(ConfigError, match="this is no JSON"):
+        read_marketplace(tmp_path)
 
 
 def test_marketplaces_that_claude_code_knows(tmp_path: Path) -> None:
