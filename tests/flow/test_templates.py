@@ -22,6 +22,7 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.flow, pytest.mark.timeout(300)]
 
 TEMPLATES = ("audit-log", "code-guardian", "desktop-notification", "git-auto-commit", "memory", "slack")
+GOES_ON = "  - {id: goes-on, on: agent:stop, when: event.data.again == true, rule: {reason: Go on.}}\n"
 SESSIONS = 6
 PUBLIC = "https://fleet.example"
 KEY = "ghp_" + "aB3dE6gH9j" * 3 + "kLmNoP"
@@ -74,7 +75,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         (repository / "old.py").write_text("OLD = 1\n")
         for command in ("init -q -b main", "add .", "-c user.name=A -c user.email=a@b commit -qm first"):
             subprocess.run(["git", *command.split()], cwd=repository, check=True)
-        file.write_text(file.read_text().replace("checks: [ruff]", "checks: [ruff, mypy]"))
+        text = file.read_text().replace("checks: [ruff]", "checks: [ruff, mypy]")
+        file.write_text(text.replace("hooks:\n", f"hooks:\n{GOES_ON}", 1))
         world.start("evaluator", "dispatcher", "carrier", PATH=path, FLEETHOOK_PUBLIC_URL=PUBLIC)
         yield Place(world, world.agent(), repository, told, receiver)
 
@@ -118,11 +120,15 @@ def test_what_an_agent_writes_is_committed_logged_and_told(place: Place) -> None
     shown = place.git("-c", "core.quotePath=false", "show", "--name-only", "--format=", "-z").strip("\0")
     assert shown == name
 
+    assert place.hook("Stop", again=True)["decision"] == "block"
     text = "$(touch owned) `touch owned` \"; touch owned; ' \\ ünï"
     place.hook("Notification", message=text, notification_type="permission_prompt")
     wait_until(lambda: place.told.exists() and "END" in place.told.read_text(), "the desktop is told")
     assert place.told.read_text().splitlines()[:4] == ["-a", "Fleethook", "--", "claude"]
     assert str(place.repository) in place.told.read_text()
+    assert "has finished" not in place.told.read_text(), "an agent whose stop was refused goes on"
+    place.hook("Stop", again=False)
+    wait_until(lambda: "has finished" in place.told.read_text(), "the desktop is told that it has finished")
     assert not (place.repository / "owned").exists(), "what an event holds is no command"
 
     wait_until(lambda: any(got.path == "/slack" for got in place.receiver.got), "Slack is told")

@@ -376,7 +376,7 @@ def test_a_marketplace_needs_a_name_an_owner_and_plugins(tmp_path: Path) -> None
         put(tmp_path / ".claude-plugin" / "marketplace.json", shop)
         (offer,) = read_marketplace(tmp_path).offers
         assert offer.root == str(tmp_path / "plugins" / "a")
-    put(tmp_path / ".claude-plugin" / "marketplace.json", '{"name": "s",}')
+    put(tmp_path / ".claude-plugin" / "marketplace.json", '{"name": "s",, }')
     with pytest.raises(ConfigError, match="this is no JSON"):
         read_marketplace(tmp_path)
 
