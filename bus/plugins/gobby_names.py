@@ -3,54 +3,14 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Final
 
 from bus.plugins import events, gobby_config, gobby_loader, plugin, registry
+from bus.plugins.gobby_actions import ActionContext, ActionExecutor, TemplateEngine, WorkflowState
 
 ROOTS: Final = ("gobby", "src")
 """`src` is the package's first name in Gobby's plan."""
-
-
-class WorkflowState:
-    """The state of a workflow as actions get it: `state.variables["x"]`, `state.step`. Changed variables are kept."""
-
-    def __init__(self, fields: dict[str, Any]) -> None:
-        self.variables: dict[str, Any] = {}
-        self.__dict__.update(fields)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """A field by its name."""
-        return self.__dict__.get(name, default)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return None
-
-
-@dataclass
-class ActionContext:
-    """What an action of a workflow gets; fields that Fleethook has no value for are None."""
-
-    session_id: str = ""
-    state: Any = None
-    db: Any = None
-    session_manager: Any = None
-    template_engine: Any = None
-    llm_service: Any = None
-    transcript_processor: Any = None
-    config: Any = None
-    memory_manager: Any = None
-    event_data: dict[str, Any] = field(default_factory=dict)
-    mcp_manager: Any = None
-    skill_learner: Any = None
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """A field by its name, else a key of the event's data."""
-        value = getattr(self, name, None)
-        return self.event_data.get(name, default) if value is None else value
 
 
 def add_gobby_modules() -> None:
@@ -58,12 +18,13 @@ def add_gobby_modules() -> None:
     for root in ROOTS:
         if root not in sys.modules and not (root == "src" and _is_package("src")):
             config = {kind.__name__: kind for kind in gobby_config.CLASSES}
-            workflows = {kind.__name__: kind for kind in (ActionContext, WorkflowState)}
+            workflows = {kind.__name__: kind for kind in (ActionContext, ActionExecutor, WorkflowState)}
             hooks = {
                 "hooks.events": events,
                 "hooks.plugins": _plugins_module(f"{root}.hooks.plugins"),
                 "workflows.actions": _module(f"{root}.workflows.actions", workflows),
                 "workflows.definitions": _module(f"{root}.workflows.definitions", workflows),
+                "workflows.templates": _module(f"{root}.workflows.templates", {"TemplateEngine": TemplateEngine}),
                 "config.app": _module(f"{root}.config.app", config),
                 "config.extensions": _module(f"{root}.config.extensions", config),
             }

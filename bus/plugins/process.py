@@ -29,7 +29,7 @@ from bus.errors import FleethookError
 from bus.events import Event
 from bus.plugins.conversion import answer, arguments, joined
 from bus.plugins.events import HookEventType
-from bus.plugins.gobby_names import ActionContext, WorkflowState
+from bus.plugins.gobby_actions import ActionContext, WorkflowState
 from bus.plugins.loader import load_all, problem_text, unload
 from bus.plugins.loops import loops_inside
 from bus.plugins.messages import (

@@ -26,10 +26,10 @@ async def run_actions(work: Work, actions: Sequence[Action], *, keeps_results: b
 
     In Gobby's files they always do, until the last of these actions has run.
     """
-    is_gobbys, outer = work.workflow.language == "python", dict(work.extra)
+    is_gobbys, outer = work.workflow.language == "python", (dict(work.extra), dict(work.results))
     await _run_each(work, actions, keeps_results=keeps_results or is_gobbys)
     if is_gobbys and not keeps_results:
-        work.extra = outer
+        work.extra, work.results = outer
 
 
 async def _run_each(work: Work, actions: Sequence[Action], *, keeps_results: bool) -> None:
@@ -50,7 +50,9 @@ async def _run_each(work: Work, actions: Sequence[Action], *, keeps_results: boo
             result = {"error": str(error)}
         work.extra = before
         if keeps_results and result:
-            work.extra |= {str(key): value for key, value in result.items() if str(key).isidentifier()}
+            named = {str(key): value for key, value in result.items() if str(key).isidentifier()}
+            work.extra |= named
+            work.results |= named
 
 
 async def _run(work: Work, action: Action) -> Mapping[str, Any] | None:
@@ -87,12 +89,12 @@ async def _note(work: Work, action: Action) -> None:
 
 
 async def _deny(work: Work, action: Action) -> None:
-    work.deny(work.text(action.values.get("reason", "")))
+    work.deny(work.reason_text(action.values.get("reason", "")))
     work.done.append("deny")
 
 
 async def _ask(work: Work, action: Action) -> None:
-    work.ask(work.text(action.values.get("reason", "")))
+    work.ask(work.reason_text(action.values.get("reason", "")))
     work.done.append("ask")
 
 
@@ -149,7 +151,7 @@ async def _block_tools(work: Work, action: Action) -> None:
         return
     rules = [read_rule(rule) for rule in action.values.get("rules") or () if isinstance(rule, dict)]
     for decision, reason in await objection(work.event, work.workflow.name, None, rules, work.holds):
-        text = work.text(reason)
+        text = work.reason_text(reason)
         if decision == "deny":
             work.deny(text)
         elif decision == "ask":

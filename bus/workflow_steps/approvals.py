@@ -32,7 +32,7 @@ async def take_prompt(work: Work) -> None:
     for question in questions.values():
         if question.id not in work.state.answers:
             work.state.waits_for, work.state.asked, work.changed = question.id, work.now, True
-            text = work.text(question.text) or f"May the step {step.name!r} be left?"
+            text = work.reason_text(question.text) or f"May the step {step.name!r} be left?"
             work.contexts.append(f"Ask the person, and wait for the answer (yes or no): {text}")
             work.done.append(f"asks {question.id}")
             return
@@ -49,7 +49,7 @@ def _take_answer(work: Work, question: ExitCondition) -> None:
     work.set(f"_approval_{question.id}_rejected", not granted)
     work.done.append(f"{question.id} {'approved' if granted else 'timed out' if late else 'refused'}")
     work.contexts.append(
-        f"The person has {'approved' if granted else 'refused'}: {work.text(question.text)}".rstrip(": ")
+        f"The person has {'approved' if granted else 'refused'}: {work.reason_text(question.text)}".rstrip(": ")
     )
 
 
@@ -58,7 +58,7 @@ def waiting_text(work: Work) -> str:
     step = work.step
     conditions = () if step is None else step.exit_conditions
     text = next((condition.text for condition in conditions if condition.id == work.state.waits_for), "")
-    return f"the workflow {work.workflow.name!r} waits for the person's answer (yes or no): {work.text(text)}".rstrip(
+    return f"the workflow {work.workflow.name!r} waits for the person's answer (yes or no): {work.reason_text(text)}".rstrip(
         ": "
     )
 

@@ -137,6 +137,7 @@ async def _run_triggers(work: Work) -> None:
         if _fits(trigger.on, trigger.tool, work.event) and await work.holds(trigger.when):
             await run_actions(work, trigger.actions, keeps_results=True)
     work.extra.clear()
+    work.results.clear()
     work.refused = False  # nothing of a trigger keeps a step from being left
 
 
@@ -148,7 +149,7 @@ async def _is_refused(work: Work) -> bool:
         work.deny(waiting_text(work))
         return True
     for decision, reason in await objection(work.event, work.workflow.name, work.step, work.workflow.rules, work.holds):
-        text = work.text(reason)
+        text = work.reason_text(reason)
         if decision == "deny":
             work.deny(text)
         elif decision == "ask":
@@ -211,7 +212,7 @@ async def _change(work: Work, step: FlowStep, transition: Transition) -> None:
 async def _enter(work: Work, step: FlowStep, *, goes_on: bool = False) -> None:
     """Run a step's `on_enter`. After a deny that did not ask first (`goes_on`) it runs too, since the step is entered."""
     if step.status:
-        work.note(work.text(step.status))
+        work.note(work.reason_text(step.status))
     decision, reason = work.decision, work.reason
     if goes_on:
         work.decision, work.reason = "abstain", ""
@@ -234,7 +235,7 @@ async def _check_stop(work: Work) -> None:
         return
     if workflow.language == "python" and _gives_up(work):
         return
-    text = work.text(stop.message) or f"the workflow {workflow.name!r} is not done (step {work.state.step})"
+    text = work.reason_text(stop.message) or f"the workflow {workflow.name!r} is not done (step {work.state.step})"
     if stop.decision == "deny":
         work.deny(text)
     else:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from bus.workflow_steps.tool_discovery import UNLOCKED, called_tool
 from bus.workflow_steps.work import Work
 from bus.workflows.values import Action
 
 _MOST_READ: Final = 32_000
+_MOST_UNLOCKED: Final = 500
 
 
 async def _inject_context(work: Work, action: Action) -> Mapping[str, Any] | None:
@@ -122,6 +124,16 @@ async def _handoff(work: Work, action: Action) -> Mapping[str, Any]:
     return {name: text}
 
 
+async def _schema_lookup(work: Work, action: Action) -> None:  # noqa: ARG001 - as every action
+    """Remember that the tool whose schema was looked up may be called (`is_tool_unlocked`)."""
+    name = called_tool(work.event.input)
+    known = work.get(UNLOCKED)
+    known = known if isinstance(known, list) else []
+    if name and name not in known:
+        work.set(UNLOCKED, [*known, name][-_MOST_UNLOCKED:])
+        work.done.append(f"unlock {name}")
+
+
 ACTIONS: Final[Mapping[str, Callable[[Work, Action], Awaitable[Mapping[str, Any] | None]]]] = {
     "inject_context": _inject_context,
     "capture_artifact": _capture_artifact,
@@ -134,4 +146,5 @@ ACTIONS: Final[Mapping[str, Callable[[Work, Action], Awaitable[Mapping[str, Any]
     "mark_loop_complete": _loop_complete,
     "generate_handoff": _handoff,
     "generate_summary": _handoff,
+    "track_schema_lookup": _schema_lookup,
 }

@@ -11,6 +11,7 @@ import msgspec
 from bus.errors import FleethookError
 from bus.workflow_steps.requests import webhook_request
 from bus.workflow_steps.work import Work
+from bus.workflows.templates import render_all
 from bus.workflows.values import Action
 
 _REFUSALS = frozenset({"deny", "block"})
@@ -69,7 +70,8 @@ async def run_plugin(work: Work, action: Action) -> Mapping[str, Any] | None:
     """Call an action of a plugin. What it returns may deny, bring context, and set variables by `save`."""
     values = {key: value for key, value in action.values.items() if key not in {"plugin", "name", "save", "with"}}
     kwargs = {**values, **(action.values.get("with") or {})}
-    kwargs = work.rendered(kwargs)
+    # In Gobby's files a handler may render a text itself, with names of its own.
+    kwargs = render_all(kwargs, work.names(), known_only=work.workflow.language == "python")
     context = {
         "session_id": work.event.session,
         "state": {
@@ -81,6 +83,8 @@ async def run_plugin(work: Work, action: Action) -> Mapping[str, Any] | None:
             "phase": work.state.step,
             "step_action_count": work.state.step_actions,
             "total_action_count": work.state.total_actions,
+            "artifacts": dict(work.state.artifacts),
+            "observations": [],
         },
         "config": work.workflow.config,
         "event_data": work.names().get("event_data"),

@@ -13,6 +13,7 @@ from bus.events import Event, EventType
 from bus.plugins.conversion import hook_event
 from bus.shell import commands_if_light
 from bus.workflow_steps.state import FlowState
+from bus.workflow_steps.tool_discovery import is_discovery_tool, is_tool_unlocked
 from bus.workflows.python_values import NamedFields
 from bus.workflows.values import Workflow
 
@@ -183,6 +184,8 @@ def expression_names(workflow: Workflow, state: FlowState, shared: Mapping[str, 
         "task_needs_user_review": lambda *_: False,
         "artifact_exists": lambda *names: all(str(name) in state.artifacts for name in names),
         "has_stop_signal": lambda *_: False,
+        "is_discovery_tool": is_discovery_tool,
+        "is_tool_unlocked": lambda tool_input=None, *_: is_tool_unlocked(tool_input, variables),
     }
 
 

@@ -71,6 +71,8 @@ class Work:
     shared_changes: dict[str, Any] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
     """Further names of the action at work: its own keys, and results of earlier ones."""
+    results: dict[str, Any] = field(default_factory=dict)
+    """What earlier actions returned; it is among the `variables` too, as in Gobby."""
 
     @property
     def step(self) -> FlowStep | None:
@@ -88,12 +90,10 @@ class Work:
 
     def names(self) -> dict[str, Any]:
         """What expressions in Python and texts can read."""
-        return {
-            **self._event_names,
-            **expression_names(self.workflow, self.state, self.shared, self.event),
-            "artifact_exists": self._artifact_exists,
-            **self.extra,
-        }
+        names = expression_names(self.workflow, self.state, self.shared, self.event)
+        if self.results:
+            names["variables"] = {**names["variables"], **self.results}
+        return {**self._event_names, **names, "artifact_exists": self._artifact_exists, **self.extra}
 
     def _artifact_exists(self, *names: object) -> bool:
         """Whether each is an artifact that was captured under that name, or a file of the event's folder fits it."""
@@ -166,6 +166,14 @@ class Work:
     def text(self, text: object) -> str:
         """A text with its values; raises ConfigError."""
         return render(str(text), self.names()) if text is not None else ""
+
+    def reason_text(self, text: object) -> str:
+        """The text of a refusal or a question, as it is written where its template fails: it refuses all the same."""
+        try:
+            return self.text(text)
+        except FleethookError as error:
+            self.note(f"workflow {self.workflow.name!r}: {error}")
+            return str(text)
 
     def value(self, value: Any) -> Any:
         """A value for a variable; raises ConfigError."""

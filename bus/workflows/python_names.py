@@ -20,6 +20,7 @@ FUNCTIONS: Final = frozenset(
         "user_says", "command_contains", "command_in", "artifact_exists", "has_handoff", "has_previous_session",
         "is_plan_file", "mcp_called", "mcp_failed", "mcp_result_is_null", "mcp_result_has",
         "task_tree_complete", "task_needs_user_review", "has_stop_signal",
+        "is_discovery_tool", "is_tool_unlocked",
     }
 )  # fmt: skip
 """The functions that a condition can call, beside the conditions of plugins."""

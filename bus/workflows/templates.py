@@ -47,15 +47,28 @@ def render(text: str, names: Mapping[str, Any]) -> str:
     return _rendered(_compiled(text), names, text)
 
 
-def render_all(value: Any, names: Mapping[str, Any]) -> Any:
-    """A value with each text in it rendered."""
+def render_all(value: Any, names: Mapping[str, Any], *, known_only: bool = False) -> Any:
+    """A value with each text in it rendered; with `known_only`, a template that reads another name stays as it is."""
     if isinstance(value, str):
-        return render(value, names)
+        return (
+            value if known_only and _is_template(value) and _other_names(value) - names.keys() else render(value, names)
+        )
     if isinstance(value, dict):
-        return {key: render_all(item, names) for key, item in value.items()}
+        return {key: render_all(item, names, known_only=known_only) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [render_all(item, names) for item in value]
+        return [render_all(item, names, known_only=known_only) for item in value]
     return value
+
+
+@lru_cache(maxsize=1024)
+def _other_names(text: str) -> frozenset[str]:
+    """The names that a template reads from outside."""
+    from jinja2 import TemplateError, meta
+
+    try:
+        return frozenset(meta.find_undeclared_variables(_environment().parse(text)))
+    except (TemplateError, RecursionError):
+        return frozenset()  # rendering it says what is wrong
 
 
 def render_value(value: Any, names: Mapping[str, Any]) -> Any:

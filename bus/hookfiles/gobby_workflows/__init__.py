@@ -72,7 +72,7 @@ def read_workflows(path: Path, layer: Layer) -> HookFile:
             continue  # a folder may have other files
         reader = WorkflowReader(document, file, by_order=file != path and file.parent.name != LIFECYCLE)
         workflow = reader.read()
-        problems += reader.problems
+        problems += [*reader.problems, *reader.parts]
         warnings += reader.warnings
         sources += reader.sources
         if workflow is not None and not reader.problems:

@@ -22,6 +22,7 @@ KNOWN: Final = frozenset(
         "generate_handoff",
         "generate_summary",
         "block_tools",
+        "track_schema_lookup",
     }
 )
 """Actions that keep their name here."""
@@ -54,7 +55,7 @@ UNSUPPORTED: Final[Mapping[str, str]] = {
         "it needs Gobby's list of sessions; `inject_context` tells a session what `generate_handoff` kept of it",
     ),
     **dict.fromkeys(
-        ("track_schema_lookup", "track_discovery_step"),
+        ("track_discovery_step", "track_servers_listed"),
         "it needs Gobby's own MCP server; `mcp_called(server, tool)` says which tools ran",
     ),
     **dict.fromkeys(

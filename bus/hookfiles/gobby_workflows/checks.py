@@ -27,7 +27,12 @@ _ABOUT_TASKS: Final = re.compile(rf"\b({'|'.join(_ANSWERS)})\s*\(")
 
 
 def _end(path: PathParts) -> str:
-    return NO_BLOCK if "rules" in path or "rule_definitions" in path else ""
+    return NO_BLOCK if "rules" in path or "rule_definitions" in path or "tool_rules" in path else ""
+
+
+def _without(path: PathParts) -> str:
+    """What a workflow does where a condition cannot be read."""
+    return "; this transition is never taken" if "transitions" in path else f"; it is always false{_end(path)}"
 
 
 def _is_python(text: str) -> bool:
@@ -45,6 +50,8 @@ class Checks:
         self._document = document
         self.value = document.value
         self.problems: list[ConfigError] = []
+        self.parts: list[ConfigError] = []
+        """What is wrong with one condition or text; the rest of the workflow is in force, with its other rules."""
         self.warnings: list[str] = list(document.warnings)
         self._conditions: list[tuple[PathParts, str]] = []
 
@@ -71,13 +78,15 @@ class Checks:
         return "" if value is None else str(value)
 
     def condition(self, path: PathParts, text: str) -> None:
-        known = len(self.problems)
-        self._check(path, partial(compile_expression, text, "python") if text.strip() else None)
-        if len(self.problems) == known and text.strip():
-            self._conditions.append((path, text))
+        problem = self._check(path, partial(compile_expression, text, "python") if text.strip() else None)
+        if problem is None:
+            if text.strip():
+                self._conditions.append((path, text))
         elif _is_python(text):  # Gobby takes it for false where it cannot evaluate it
-            problem = self.problems.pop()
             self.warnings.append(f"{problem}; it is always false{_end(path)}")
+        else:
+            problem.message += _without(path)
+            self.parts.append(problem)
         asked = _ABOUT_TASKS.search(text)
         if asked is not None:
             self.warn(path, f"{asked[1]}() asks Gobby's store of tasks, which is not here: {_ANSWERS[asked[1]]}")
@@ -94,7 +103,10 @@ class Checks:
                     self.warn(path, f"{text_}, until another workflow of the session sets it{end}")
 
     def template(self, path: PathParts, text: str) -> None:
-        self._check(path, partial(check_template, text) if text else None)
+        problem = self._check(path, partial(check_template, text) if text else None)
+        if problem is not None:
+            problem.message += "; what has this text does not happen, or happens without it"
+            self.parts.append(problem)
 
     def definitions(self, value: Any) -> dict[str, ToolRule]:
         """Rules by name."""
@@ -113,16 +125,17 @@ class Checks:
         self.template((*path, "message" if "message" in raw else "reason"), rule.message)
         return rule
 
-    def _check(self, path: PathParts, check: Callable[[], object] | None) -> None:
+    def _check(self, path: PathParts, check: Callable[[], object] | None) -> ConfigError | None:
         if check is None:
-            return
+            return None
         try:
             check()
         except ConfigError as error:
             kind = PatternError if isinstance(error, PatternError) else ConfigError
             line, column = self._document.place(path)
             place = {"file": self._document.file, "line": line, "column": column, "path": dotted(path)}
-            self.problems.append(kind(error.message, hint=error.hint, **place))  # type: ignore[arg-type]
+            return kind(error.message, hint=error.hint, **place)  # type: ignore[arg-type]
+        return None
 
     def report(self, path: PathParts, message: str, *, hint: str = "") -> None:
         self.problems.append(self._document.error(path, message, hint=hint))

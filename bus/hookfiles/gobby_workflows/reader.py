@@ -18,6 +18,7 @@ from bus.hookfiles.gobby_workflows.actions import read_actions
 from bus.hookfiles.gobby_workflows.checks import Checks
 from bus.hookfiles.gobby_workflows.inheritance import merged, named_file, rule_file, rule_folders
 from bus.hookfiles.gobby_workflows.single_rules import as_workflow, is_rules
+from bus.hookfiles.gobby_workflows.unmet import WITHOUT_EFFECT, unmet
 from bus.workflows.rules import texts_of
 from bus.workflows.values import (
     Action,
@@ -51,6 +52,8 @@ class WorkflowReader(Checks):
         self.sources: list[Source] = []
         self.priority, self.enabled = _PRIORITY, True
         self._rules: dict[str, ToolRule] = {}
+        self.written: list[tuple[PathParts, Action]] = []
+        """Every action, with its place."""
 
     def read(self) -> Workflow | None:
         value = self._document.value
@@ -99,7 +102,12 @@ class WorkflowReader(Checks):
             premature_stop=self.premature_stop(whole.get("on_premature_stop")),
             webhooks=self.mapping(("webhooks",), whole.get("webhooks")),
         )
-        self.check_names(variables_of(found))
+        variables = variables_of(found)
+        self.check_names(variables)
+        for name, text in WITHOUT_EFFECT.items():
+            if name in whole:
+                self.warn((name,), f"{name} {text}")
+        self.warnings += [str(self._document.error(path, text)) for path, text in unmet(self.written, found, variables)]
         return msgspec.structs.replace(found, notes_files=_FILES.search(repr(found)) is not None)
 
     def _extended(self, value: Mapping[str, Any], seen: list[str]) -> dict[str, Any]:
@@ -181,6 +189,7 @@ class WorkflowReader(Checks):
         rules = file.definitions(value.get("rule_definitions"))
         file.check_names(None)
         self.problems += file.problems
+        self.parts += file.parts
         self.warnings += file.warnings
         return rules
 
@@ -324,6 +333,7 @@ class WorkflowReader(Checks):
                 self.rule((*path, number, "rules", rule_number), rule)
             for text in _templates(action):
                 self.template((*path, number), text)
+            self.written.append(((*path, number), action))
             line = self._document.place((*path, number))[0]
             found.append(msgspec.structs.replace(action, line=line))
         return tuple(found)

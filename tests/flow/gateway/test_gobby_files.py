@@ -61,7 +61,7 @@ OTHERS = (
         "guide-style",
     ),
     *("helper-user", "init-defaults", "init-no-super", "slotted", "meta-made", "decorated", "env-reader"),
-    *("recorder", "read-first"),
+    *("recorder", "read-first", "actor"),
 )
 
 

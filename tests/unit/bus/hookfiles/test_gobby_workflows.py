@@ -313,7 +313,9 @@ def test_rules_are_imported_from_files_beside_the_workflows_and_of_the_user(
     assert f"into {project}" in second
     assert "4:" in third
     assert "there is no rule 'unknown'" in third
-    assert not file.hooks, "a workflow whose guards are not known is not half in force"
+    assert [hook.id for hook in file.hooks] == ["importing"], (
+        "a workflow with a rule that is not known is not half in force"
+    )
 
 
 def test_a_newer_form_extends_an_older_one(tmp_path: Path) -> None:
@@ -449,6 +451,100 @@ def test_a_condition_that_gobby_could_not_evaluate_either_is_false_and_named(tmp
     (warning,) = file.warnings
     assert warning.startswith(f"{tmp_path / 'filters.yaml'}:7:")
     assert warning.endswith("`| length` is a filter of templates (column 8); write len(x); it is always false")
+
+
+def test_one_bad_condition_or_text_takes_no_other_rule_away(tmp_path: Path) -> None:
+    text = """
+    name: parts
+    steps:
+      - name: one
+        rules:
+          - {when: "tool_name is Bash && risky", action: block, message: no}
+          - {when: "tool_name == 'Write'", action: block, message: "writes {{ are {% blocked"}
+          - {when: "tool_name == 'Edit'", action: block, message: "{{ 1 / 0 }} edits"}
+        transitions:
+          - {to: two, when: "user says done"}
+          - {to: two, when: "prompt == 'done'"}
+      - name: two
+        on_enter:
+          - {action: inject_message, content: "{% if %}"}
+          - {action: inject_message, content: "in two", when: "a ? b"}
+          - {action: inject_message, content: "entered"}
+    """
+    (tmp_path / "parts.yaml").write_text(dedent(text))
+    file, _ = load_foreign(tmp_path, "user")
+    (workflow,) = file.hooks
+    places = {problem.line: str(problem) for problem in file.problems}
+    assert sorted(places) == [6, 7, 10, 14, 15]
+    assert "always false; the rule does not block there" in places[6]
+    assert "this transition is never taken" in places[10]
+    session = started(workflow)
+    assert session.call("Write") == ("deny", "writes {{ are {% blocked"), "a text that is no template is sent as it is"
+    assert session.call("Edit") == ("deny", "{{ 1 / 0 }} edits")
+    called = session.send("tool:pre_execute", tool="Bash")
+    assert called is not None
+    assert (called.record.decision, "rule not evaluated" in str(called.record.actions)) == (
+        "abstain",
+        True,
+    )
+    moved = session.send("user:prompt_submit", prompt="done")
+    assert moved is not None
+    assert (moved.record.after, moved.record.contexts) == ("two", ("entered",))
+    strict = started(msgspec.structs.replace(workflow, on_failure="deny")).send("tool:pre_execute", tool="Bash")
+    assert strict is not None
+    assert strict.record.decision == "deny"
+
+
+def test_what_asks_for_something_that_is_not_here_is_named_with_its_place(tmp_path: Path) -> None:
+    text = """
+    name: asks
+    variables: {notes: x}
+    on_error: [{action: inject_message, content: oh}]
+    steps:
+      - name: one
+        on_enter:
+          - {action: inject_context, source: [skills, handoff]}
+          - {action: inject_context, source: memories, require: true}
+          - {action: inject_context, source: notes}
+          - {action: inject_context, source: nothing}
+          - {action: webhook, webhook_id: ops}
+          - {action: webhook, url: "http://x.example", on_failure: tell}
+    """
+    read(tmp_path, asks=text)
+    file, _ = load_foreign(tmp_path, "user")
+    said = [text.removeprefix(f"{tmp_path}/asks.yaml:") for text in file.warnings]
+    assert [text.split(" ", 1)[0] for text in said] == ["4:11:", "8:9:", "9:9:", "11:9:", "12:9:", "13:9:"]
+    for text, words in zip(
+        said,
+        ("on_error has no effect", "'skills'", "with `require` it refuses", "'nothing'", "id 'ops'", "on_failure"),
+        strict=True,
+    ):
+        assert words in text
+
+
+def test_a_tool_is_unlocked_once_its_schema_was_looked_up(tmp_path: Path) -> None:
+    text = """
+    name: discovery
+    type: lifecycle
+    triggers:
+      on_before_tool:
+        - action: block
+          when: >
+            event.data.get('mcp_tool') and not is_discovery_tool(tool_input.get('tool_name'))
+            and not is_tool_unlocked(tool_input)
+          reason: look at the schema first
+      on_after_tool:
+        - {action: track_schema_lookup, when: "tool_name == 'mcp__gobby__get_tool_schema'"}
+    """
+    session = Session(read(tmp_path, discovery=text)["discovery"])
+    file, _ = load_foreign(tmp_path, "user")
+    assert (file.problems, file.warnings) == ((), ())
+    names = {"server_name": "db", "tool_name": "query"}
+    assert session.call("mcp__gobby__call_tool", **names) == ("deny", "look at the schema first")
+    assert session.call("mcp__gobby__call_tool", server_name="gobby", tool_name="list_tools")[0] == "abstain"
+    session.send("tool:post_execute", tool="mcp__gobby__get_tool_schema", **names)
+    assert session.call("mcp__gobby__call_tool", **names)[0] == "abstain"
+    assert session.call("mcp__gobby__call_tool", server_name="db", tool_name="drop")[0] == "deny"
 
 
 def test_a_rule_in_a_form_that_no_condition_has_is_named_and_blocks_where_failures_deny(tmp_path: Path) -> None:

@@ -53,6 +53,31 @@ def test_its_modules_are_found_by_the_names_that_its_tests_import() -> None:
         import_module("gobby.sessions.manager")
 
 
+@pytest.mark.req("G-16")
+async def test_an_executor_runs_the_actions_of_plugins_and_they_render_texts() -> None:
+    actions = import_module("gobby.workflows.actions")
+
+    class Acting(HookPlugin):
+        name = "acting"
+
+        async def greet(self, context: Any, **_: Any) -> dict[str, Any]:
+            context.state.variables["n"] = 1
+            return {"text": context.template_engine.render("hello {{ who }}", {"who": context.state.session_id})}
+
+    plugin, registry, executor = Acting(), PluginRegistry(), actions.ActionExecutor(db=None)
+    plugin.register_workflow_action("greet", {"properties": {"n": {"type": "integer"}}}, plugin.greet)
+    plugin.register_action("raises", lambda _context, **_: 1 / 0)
+    registry.register_plugin(plugin)
+    executor.register_plugin_actions(registry)
+    state = import_module("gobby.workflows.definitions").WorkflowState(session_id="s1", workflow_name="w", step="x")
+    context = actions.ActionContext(session_id="s1", state=state)
+    assert await executor.execute("plugin:acting:greet", context, n=1) == {"text": "hello s1"}
+    assert (state.variables, state.step) == ({"n": 1}, "x")
+    assert "Schema validation failed" in str(await executor.execute("plugin:acting:greet", context, n="1"))
+    assert await executor.execute("plugin:acting:raises", context) == {"error": "division by zero"}
+    assert await executor.execute("unknown", context) is None
+
+
 def test_the_config_has_gobbys_defaults_and_takes_mappings() -> None:
     assert PluginsConfig() == PluginsConfig(False, ["~/.gobby/plugins", ".gobby/plugins"], True, {})
     made = HookExtensionsConfig(plugins={"enabled": True, "plugins": {"one": {"enabled": False}}})  # type: ignore[arg-type]
