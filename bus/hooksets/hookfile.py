@@ -112,8 +112,7 @@ class _HookFileReader:
         hooks = [hook for n, entry in enumerate(parts.hooks) if (hook := self.hook(n, entry)) is not None]
         read = (self.endpoint(number, entry) for number, entry in enumerate(parts.endpoints))
         endpoints = [endpoint for endpoint in read if endpoint is not None]
-        settings = {name: self.guard(name, raw) for name, raw in parts.guards.items()}
-        guards = {name: setting for name, setting in settings.items() if setting is not None}
+        guards = {name: made for name, raw in parts.guards.items() if (made := self.guard(name, raw)) is not None}
         allow, proxy = self.network(parts.network)
         self.problems.extend(read_section(self.document, ("settings",), parts.settings)[1])
         found = read_imports(
@@ -128,7 +127,8 @@ class _HookFileReader:
         model, wrong = read_model(self.document, parts.model, self.layer)
         workflows, bad = read_workflows(self.document, parts.workflows, self.layer, self.on_failure, self.ids)
         plugins = read_plugins(self.document, ("plugins",), parts.plugins, self.layer, self.on_failure)
-        allow = (*allow, *found.network_allow)
+        found.hooks, found.plugins = plugins.without_doubles(self.document, found.hooks, found.plugins)
+        allow += tuple(found.network_allow)
         problems = [*self.problems, *wrong, *bad, *found.problems, *plugins.problems]
         problems.sort(key=lambda error: (error.file != self.document.file, error.file, error.line, error.column))
         urls = url_targets((*hooks, *found.hooks), (*endpoints, *found.endpoints), model, self.origin(("model",)))
@@ -141,7 +141,7 @@ class _HookFileReader:
             self.on_failure,
             allow,
             tuple(problems),
-            (*self.warnings, *found.warnings, *refused),
+            (*self.warnings, *found.warnings, *plugins.warnings, *refused),
             imports=tuple(found.imports),
             sections=found.sections,
             sources=(*sources(found), *plugins.sources.values()),

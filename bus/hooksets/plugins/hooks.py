@@ -49,6 +49,23 @@ class FoundPlugins:
     reads: dict[str, list[VariableRead]] = field(default_factory=dict)
     """By plugin: the variables of the environment that its source reads and that it does not get."""
 
+    def without_doubles(
+        self, document: Document, hooks: list[Hook], plugins: list[Plugin]
+    ) -> tuple[list[Hook], list[Plugin]]:
+        """The imported hooks and plugins without the plugins that are here too: each runs once, and a warning says so."""
+        own = {plugin.name for plugin in self.plugins}
+        for plugin in plugins:
+            if plugin.name in own:
+                text = (
+                    f"the plugin {plugin.name!r} is also named at {plugin.origin}: it runs once, with the settings that "
+                    "are here, and those there do not count"
+                )
+                self.warnings.append(str(document.error(("plugins", plugin.name), text, key=True)))
+        return (
+            [hook for hook in hooks if not hook.plugin or hook.handler is None or hook.plugin not in own],
+            [plugin for plugin in plugins if plugin.name not in own],
+        )
+
 
 def read_plugins(
     document: Document,

@@ -105,6 +105,15 @@ def find_workflow(fleet: Context, name: str) -> Hook:
     return hook
 
 
+def same_name(fleet: Context, hook: Hook) -> list[Hook]:
+    """The workflow, and those of lower layers with its name, which have another id: all of them count for a session."""
+    if hook.workflow is None:
+        return [hook]
+    name = hook.workflow.name
+    others = [each for each in known_workflows(fleet) if each.workflow is not None and each.workflow.name == name]
+    return [hook, *(each for each in others if each.id.startswith(f"{hook.id[:48]}-{each.layer}"))]
+
+
 def read_states(fleet: Context) -> list[tuple[str, FlowState]]:
     """The sessions in workflows; none where the server is away, which `in_force` has said."""
     from bus.errors import Unreachable

@@ -106,6 +106,27 @@ def test_gobbys_configuration_enables_what_it_names(tmp_path: Path) -> None:
     assert load_hook_file(file, "project").plugins == ()
 
 
+@pytest.mark.req("G-13", "G-20", "G-23")
+def test_a_plugin_that_gobbys_configuration_and_the_file_name_runs_once(tmp_path: Path) -> None:
+    folder = tmp_path / ".gobby" / "plugins"
+    folder.mkdir(parents=True)
+    source = plugin(DENIES + "    import os\n    os.environ.get('FH_X')\n", "named")
+    (folder / "named.py").write_text(source)
+    entry = {"named": {"config": {"a": 1}}}
+    section = {"enabled": True, "plugin_dirs": [".gobby/plugins"], "plugins": entry}
+    (tmp_path / ".gobby" / "config.yaml").write_text(json.dumps({"hook_extensions": {"plugins": section}}))
+    file = tmp_path / "fleethook.yaml"
+    own = {"path": str(folder / "named.py"), "timeout": 3}
+    file.write_text(json.dumps({"import": [".gobby/config.yaml"], "plugins": {"named": own}}))
+    found = load_hook_file(file, "user")
+    assert [(hook.id, hook.timeout) for hook in found.hooks] == [("named_check", 3.0)]
+    assert [(loaded.name, loaded.config, loaded.env_pass) for loaded in found.plugins] == [("named", {}, ())]
+    assert sorted(text.partition(": the")[2].split(",")[0] for text in found.warnings) == [
+        f" plugin 'named' is also named at {tmp_path}/.gobby/config.yaml:1: it runs once",
+        " plugin 'named' reads the variable FH_X",
+    ]
+
+
 def test_plugins_survive_publishing(tmp_path: Path) -> None:
     file = load_hook_file(enabled(tmp_path, {"tested": plugin(DENIES)}, config={"x": [1]}), "fleet")
     again = from_document(json.loads(json.dumps(to_document(file))))
