@@ -30,7 +30,9 @@ _NICE: Final = 5
 """The priority (nice) of the process: lower than that of the processes that agents wait for."""
 
 _ROOT: Final = str(Path(__file__).resolve().parents[2])
-_PROGRAM: Final = "import sys; sys.path.insert(0, sys.argv[1]); from bus.matching.checker import main; main()"
+_IMPORTS: Final = "sys.path.insert(0, sys.argv[1]); from bus.matching.checker import main"
+_PROGRAM: Final = f"import gc, sys; gc.disable(); {_IMPORTS}; gc.freeze(); gc.enable(); main()"
+"""Without searches for garbage while it imports, of which all stays, it starts with a fifth less CPU (measured)."""
 
 
 def command(wall_seconds: float = WALL_SECONDS) -> tuple[str, ...]:

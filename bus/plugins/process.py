@@ -61,7 +61,9 @@ _SPARE: Final = 64 * 1024**2
 """Bytes for the interpreter itself, in addition to what the plugins may use."""
 
 _ROOT: Final = str(Path(__file__).resolve().parents[2])
-_PROGRAM: Final = "import sys; sys.path.append(sys.argv[1]); from bus.plugins.process import main; main()"
+_IMPORTS: Final = "sys.path.append(sys.argv[1]); from bus.plugins.process import main"
+_PROGRAM: Final = f"import gc, sys; gc.disable(); {_IMPORTS}; gc.freeze(); gc.enable(); main()"
+"""Without searches for garbage while it imports, of which all stays, a process starts with a fifth less CPU (measured)."""
 
 
 def command(lifeline: int, memory: int) -> tuple[str, ...]:
