@@ -147,8 +147,8 @@ class Screen(NamedTuple):
 
     @property
     def together(self) -> bool:
-        """Whether its widths can be made at the same time: it changes nothing, and needs no port and no idle machine."""
-        return not (self.keys or self.variables or self.words[0] in {"bench", "demo", "listen", "replay", "up"})
+        """Whether its widths can be made at the same time: it ends, changes nothing, and needs no idle machine."""
+        return not (self.keys or self.seconds or self.variables or self.words[0] in {"bench", "demo"})
 
 
 def screens(ids: dict[str, str]) -> list[Screen]:

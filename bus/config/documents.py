@@ -243,6 +243,8 @@ def _join_surrogates(match: re.Match[str]) -> str:
 def _yaml_hint(problem: str) -> str:
     if "mapping values are not allowed" in problem:
         return "put a text with `: ` in quotes, and check the indentation"
+    if "unknown escape character" in problem:
+        return "in double quotes a backslash begins an escape: put a regular expression in single quotes"
     if "cannot start any token" in problem:
         return "indent with spaces, and put a text that begins with a special character in quotes"
     return ""

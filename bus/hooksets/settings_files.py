@@ -11,12 +11,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from bus.config.documents import Document, load, loads, read_file
-from bus.config.files import is_gone
 from bus.config.settings import NAMES, OTHER_VARIABLES, PREFIX, VARIABLES, Settings, parse_setting, read_section
 from bus.config.validation import nearest, suggestion
 from bus.errors import ConfigError
 from bus.hooksets.last_good import read_kept
-from bus.hooksets.trust import GONE, WAITS, is_trusted, trusted_entry, trusted_file
+from bus.hooksets.trust import is_trusted, trusted_entry, trusted_file
 from bus.system.directories import Directories, config_file, directories
 
 HARMLESS: Final = frozenset({"log_level"})
@@ -109,7 +108,9 @@ def _take_project(path: Path, values: dict[str, Any], origins: dict[str, str], p
             document = load(path)
         elif entry is not None and kept is not None and kept.digest == entry.digest and entry.path in kept.files:
             document = loads(kept.files[entry.path].text, file=str(path))
-            warnings.append(f"{path}: {GONE if is_gone(path) else WAITS}")
+            from bus.hooksets.projects import changed_since_trust  # here, because it imports every dialect
+
+            warnings.append(changed_since_trust(path, "").text)
         else:
             return _take_untrusted(path, values, origins)
     except ConfigError as error:

@@ -56,6 +56,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 COMPLETION_VARIABLE: Final = "_FLEETHOOK_COMPLETE"
 """Set by the completion script of a shell while it asks for completions (click's convention)."""
 
+_CLEARLY: Final = 0.1
+"""How much less alike than the nearest command another one may be, to be suggested beside it."""
+
 HELP: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -107,7 +110,10 @@ class LazyGroup(click.Group):
         if not ctx.resilient_parsing and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             import difflib
 
-            near = difflib.get_close_matches(args[0].lower(), self.list_commands(ctx), n=3, cutoff=0.5)
+            typed = args[0].lower()
+            near = difflib.get_close_matches(typed, self.list_commands(ctx), n=3, cutoff=0.5)
+            alike = [difflib.SequenceMatcher(None, name, typed).ratio() for name in near]
+            near = [name for name, ratio in zip(near, alike, strict=True) if ratio > alike[0] - _CLEARLY]
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             ctx.fail(f"there is no command {args[0]!r}{hint}")
         return super().resolve_command(ctx, args)
@@ -148,6 +154,7 @@ class Context:
 
         found = load_settings({"namespace": self.namespace, **self.flags})
         for warning in () if self.quiet else found.warnings:
+            self._warned.add(warning)  # the command itself may have the same to say
             self.say(f"warning: {warning}")
         return found
 

@@ -72,7 +72,7 @@ def uninstall(fleet: Context, agents: tuple[str, ...], purge: bool, diff: bool, 
 
 def _confirmed(fleet: Context, needed: list[_Removal], *, yes: bool) -> bool:
     _require_person(fleet, needed)
-    return fleet.confirm("Take it back?", yes)
+    return fleet.confirm("Remove these hooks?", yes)
 
 
 def _require_person(fleet: Context, needed: list[_Removal]) -> None:

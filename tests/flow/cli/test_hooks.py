@@ -253,6 +253,7 @@ def test_trust_shows_the_content_and_ends_with_it(project: Path) -> None:
     listed = fleethook("hooks", "list", "--json").json
     assert [hook["id"] for hook in listed["hooks"]] == ["look"], "what was trusted stays in force"
     assert "newer content waits for your trust" in listed["waiting"][0]
+    assert fleethook("hooks", "list").err.count("newer content waits for your trust") == 1
     changed = fleethook("hooks", "trust")
     assert "-exit 0" in changed.err
     assert "+rm -rf /" in changed.err

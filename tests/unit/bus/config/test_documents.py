@@ -55,6 +55,7 @@ def test_scalars_follow_yaml_1_2(text: str, value: object) -> None:
         ("a: 1e999", 1, 4, "not a number that can be used"),
         ("a: " + "9" * 5000, 1, 4, "too large"),
         ("a: 9223372036854775808", 1, 4, "too large"),
+        (r'a: "git add .*\.env"', 1, 15, "put a regular expression in single quotes"),
         ("a: b: c", 1, 5, "put a text with `: ` in quotes"),
         ("a:\n\t- b", 2, 1, "indent with spaces"),
         ("a: 1\n---\nb: 2", 2, 1, "more than one document"),

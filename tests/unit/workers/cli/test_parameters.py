@@ -31,6 +31,7 @@ from workers.cli.common import run_command
         (["webhooks", "set", "log", "https://a.example/x?y=1"], "write url=https://a.example/x?y=1"),
         (["hooks", "agents", "cluade"], "no agent is called 'cluade'; did you mean claude?"),
         (["events", "list", "--jsn"], "No such option '--jsn'; did you mean --json or --since?"),
+        (["instal", "claude"], "there is no command 'instal'; did you mean install? See"),
         (["status", "--jsn"], "No such option '--jsn'; did you mean --json?"),
         (["deliveries", "list", "--state", "dea"], "did you mean dead"),
         (["listen", "--port", "abc"], "'abc' is no whole number"),
