@@ -373,6 +373,30 @@ def test_every_workflow_of_a_stranger_runs_as_it_is(gobby: Daemon, receiver: Rec
         assert shown in fleethook_in({**environment, "COLUMNS": "400"}, gobby.home, "status").out
 
 
+@pytest.mark.req("G-16", "G-23")
+def test_a_projects_workflow_starts_with_the_users_of_the_same_name(gobby: Daemon) -> None:
+    environment = {**gobby.fleet.environment, "FLEETHOOK_REDIS_URL": gobby.fleet.url("admin")}
+    project = gobby.home / "project2"
+    (project / ".gobby/workflows").mkdir(parents=True)
+    (project / ".gobby/workflows/said.yaml").write_text(
+        "name: said\nsteps:\n  - {name: strict, blocked_tools: [Edit]}\n", encoding="utf-8"
+    )
+    (project / "fleethook.yaml").write_text("import: [.gobby]\n", encoding="utf-8")
+    assert fleethook_in(environment, project, "hooks", "trust", "--yes").code == 0
+    started = fleethook_in(environment, project, "workflows", "start", "said", "--session", "both")
+    assert started.out.splitlines() == [
+        "session both of claude is in the workflow said, step listen",
+        "session both of claude is in the workflow said-project, step strict",
+    ]
+    edit = {"session_id": "both", "cwd": str(project), "tool_name": "Edit", "tool_input": {"file_path": "/p/x"}}
+    answer = sent(gobby, "pre-tool-use", edit)
+    assert is_refused(answer), answer
+    assert "blocked in the step 'strict'" in json.dumps(answer)
+    stopped = fleethook_in(environment, project, "workflows", "stop", "said", "--session", "both")
+    assert stopped.out.count("has left the workflow") == 2
+    assert not is_refused(sent(gobby, "pre-tool-use", edit))
+
+
 SCRIPTS: tuple[tuple[str, list[str], dict[str, Any] | None, int, str], ...] = (
     ("dispatcher_2026_02", ["--type=pre-tool-use"], bash("ls").data, 0, '"approve"'),
     ("dispatcher_2026_02", ["--type=pre-tool-use"], bash("rm -rf /srv/x").data, 2, "block-rm"),
