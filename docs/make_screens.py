@@ -468,6 +468,7 @@ def watched(screen: Screen, columns: int) -> str:
         threading.Thread(target=work, args=(stop,), daemon=True).start()
     text = terminal(screen, columns)
     stop.set()
+    text = text.replace(str(ROOT), "/opt/fleethook")  # no picture names the folders of who made it
     if screen.after:
         command = [sys.executable, "-P", "-m", "workers", *screen.after]
         subprocess.run(command, capture_output=True, check=False)
