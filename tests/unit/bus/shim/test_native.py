@@ -37,7 +37,8 @@ def test_it_has_the_constants_of_the_python_one() -> None:
     assert constant("CHECK").strip('"') == stop_flag.CHECK
     assert int(constant("DOES_NOT_FIT")) == stop_flag.DOES_NOT_FIT
     for module, names in (
-        (main, ("CONNECT_S", "ACK_S", "OUTAGE_S", "OUTAGE_PART", "MARKED_S")),
+        (main, ("CONNECT_S", "ACK_S", "OUTAGE_S", "OUTAGE_PART")),
+        (outage, ("MARKED_S", "RETRY_S")),
         (slow, ("SLICE_S", "LATE_S")),
         (gateway_link, ("SEND_S", "SEND_BYTES", "LOOK_S", "MOST_HEAD", "LATE_S")),
     ):
