@@ -113,7 +113,7 @@ def convert(document: Document, path: PathParts, value: Plain, kind: type[T]) ->
                 break
             key = unknown[1]
             if not is_extra(key):
-                known = _keys_at(inspect.type_info(kind), steps)
+                known = _keys_at(inspect.type_info(kind), steps, value)
                 hint = suggestion(key, known) or ("known keys: " + ", ".join(sorted(known)) if known else "")
                 place = (*path, *steps, key)
                 problems.append(document.error(place, f'unknown key "{key[:80]}"', hint=hint, key=True))
@@ -214,13 +214,13 @@ def _below(info: inspect.Type, steps: PathParts) -> Iterator[inspect.Type]:
             yield from _below(kind.item_type, steps[1:])
 
 
-def _keys_at(info: inspect.Type, steps: PathParts) -> list[str]:
-    return [
-        field.encode_name
-        for kind in _below(info, steps)
-        if isinstance(kind, inspect.StructType)
-        for field in kind.fields
-    ]
+def _keys_at(info: inspect.Type, steps: PathParts, value: Plain) -> list[str]:
+    """The keys that the value at a path can have; where a key of it chooses one of several types, those of that type."""
+    for step in steps:
+        value = value[step]
+    kinds = [kind for kind in _below(info, steps) if isinstance(kind, inspect.StructType)]
+    chosen = [kind for kind in kinds if kind.tag_field and value.get(kind.tag_field) == kind.tag]
+    return [field.encode_name for kind in chosen or kinds for field in kind.fields]
 
 
 def _choices(info: inspect.Type, steps: PathParts) -> list[str]:

@@ -142,6 +142,10 @@ def test_rules_that_cannot_be_evaluated_hold_and_transitions_do_not() -> None:
         ("  - {name: a, steps: [{name: x, transitions: [{to: y}]}]}\n", "2:52: there is no step 'y'; steps: x"),
         ("  - {name: a, steps: [{name: x}, {name: x}]}\n", "2:41: the step 'x' is there twice"),
         ("  - name: a\n    steps:\n      - name: x\n        on_enter: [{action: contxt}]\n", "5:29: "),
+        (
+            "  - {name: a, steps: [{name: x, on_enter: [{action: publish, type: x, event: y}]}]}\n",
+            'unknown key "event"; known keys: data, type, when',
+        ),
         ("  - {name: a, triggers: [{on: tool:pre_exec, actions: [{action: end}]}]}\n", "no event type is called"),
         ("  - {name: a, rules: [{when: 'event.typo(', message: x}]}\n", "2:30: bad condition"),
         ("  - {name: a, rules: [{message: '{% x'}]}\n", "2:33: bad template"),
