@@ -9,14 +9,14 @@ from pathlib import Path
 
 import msgspec
 
-from bus.errors import FleethookError, Unanswered
+from bus.errors import FleethookError, NoEvaluator, Unanswered, Unreachable
 from bus.event_folder import UNKNOWN_FOLDER, event_folder
 from bus.events import Event
 from bus.ids import event_id, host_name
 from bus.sdk.facade import DEFAULT_BUDGET, AgentFacade, SyncAgentFacade
 from bus.tracing.context import at_trace, trace_of
 from bus.tracing.spans import ambient
-from bus.transport import Fields, Transport, event_entry
+from bus.transport import MARKED_SECONDS, Fields, Transport, event_entry, outage_seconds
 from bus.verdicts import Policy, Verdict, bus_policy, failed
 from bus.wire.codec import decode_verdict
 from bus.wire.connections import CONNECT_SECONDS, Connections
@@ -56,7 +56,7 @@ class Bus(AgentFacade):
         self.keys = Keys(namespace)
         self.connections = Connections(url, connect=connect)
         self.on_failure: Policy = on_failure
-        self._transport = Transport(self.connections, self.keys, spool)
+        self._transport, self._away = Transport(self.connections, self.keys, spool), False
         self._host = host_name()
 
     @property
@@ -91,15 +91,20 @@ class Bus(AgentFacade):
         """The verdict on `event`, within `budget` seconds.
 
         If none can come (Redis is away, no evaluator is alive, the budget is used up), the failure policy answers, and the
-        verdict's `fallback` says why. A verdict whose reply was lost is read again. A caller that waits for longer than usual
-        may wait for a person: it also waits for a server that restarts, up to 10 s.
+        verdict's `fallback` says why. A verdict whose reply was lost is read again. A server that is away for a moment is tried
+        again for a fifth of the budget, at most 2 s, and for 0.25 s after a request that found it away. A caller that waits
+        for longer than usual may wait for a person: it also waits for a server that restarts, up to 10 s.
         """
         deadline = time.monotonic() + budget
         event = self._with_ids(event)
         fields = self._fields(event)
+        outage = MARKED_SECONDS if self._away and budget <= DEFAULT_BUDGET else _outage(budget)
         try:
-            return decode_verdict(await self._transport.ask(fields, deadline, outage=_outage(budget)))
+            raw = await self._transport.ask(fields, deadline, outage=outage)
+            self._away = False
+            return decode_verdict(raw)
         except FleethookError as error:
+            self._away = isinstance(error, Unreachable) and not isinstance(error, NoEvaluator)
             reason = str(error)
             about = ("source", event.source, "event", event.type, "host", event.host)
             await self._transport.report_fallback(fields, about, error)
@@ -121,8 +126,8 @@ class Bus(AgentFacade):
 
 
 def _outage(budget: float) -> float:
-    """The seconds for which a request tries a server that is away; none with the default budget."""
-    return max(0.0, min(_MOST_OUTAGE, (budget - DEFAULT_BUDGET) / 5))
+    """The seconds for which a request tries a server that is away."""
+    return max(outage_seconds(budget), min(_MOST_OUTAGE, (budget - DEFAULT_BUDGET) / 5))
 
 
 def _machine_spool(url: str, namespace: str) -> Path:

@@ -9,7 +9,8 @@
     ├── OverBudget             a check that would take too long in this process
     ├── DecodeError            bytes from outside that are not what they claim to be
     ├── Unreachable            Redis (or a gateway) is away, full, read-only or refuses our credentials
-    │   └── NoEvaluator        Redis answers, but no evaluator is alive
+    │   ├── NoEvaluator        Redis answers, but no evaluator is alive
+    │   └── NoFleet            Redis answers, but has nothing of the fleet
     ├── RequestTimeout         the budget is used up and no verdict came
     ├── Unanswered             no verdict came for a call that waits for a person
     ├── ServerError            the embedded server cannot run: no program, a foreign data directory, another user's server
@@ -87,6 +88,10 @@ class Unreachable(FleethookError):
 
 class NoEvaluator(Unreachable):
     """Redis answered, but no evaluator has a heartbeat, so a request would get no answer."""
+
+
+class NoFleet(Unreachable):
+    """Redis answered and has no streams of the fleet: it lost its data and the workers are not back yet, or none ever came."""
 
 
 class RequestTimeout(FleethookError):

@@ -10,12 +10,12 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from bus.agents.reporter import reporter
-from bus.errors import FleethookError, NoEvaluator, RequestTimeout, Unanswered, Unreachable
+from bus.errors import FleethookError, NoEvaluator, NoFleet, RequestTimeout, Unanswered, Unreachable
 from bus.event_folder import UNKNOWN_FOLDER, EventFolder, folder_fields
 from bus.events import Event
 from bus.ids import event_id, reply_token
@@ -39,6 +39,13 @@ _HELD_PAUSE_SECONDS: Final = 0.25
 _AT_ONCE: Final = 0.001
 _AGAIN_SECONDS: Final = 5.0
 """How long after an outage an evaluator may take until it says that it works at a request, or that the request is held."""
+
+_OUTAGE_SECONDS: Final = 2.0
+_OUTAGE_PART: Final = 0.2
+MARKED_SECONDS: Final = 0.25
+"""How long a call tries to reach a server that is away, as the hook command does: at most so many seconds, and this part of its
+deadline; and seconds if the server was away at the last call."""
+_START: Final = "`fleethook up` or `fleethook worker evaluator` starts one"
 
 Fields = tuple[str | bytes | int, ...]
 """The fields of a stream entry: names and values in turn."""
@@ -81,8 +88,9 @@ class Transport:
         """The reply to the request with these fields, by `deadline` (monotonic seconds).
 
         If hooks declare more time, waits while an evaluator says that they run, until `longest`. A server that is away is
-        tried for `outage` seconds, since a restart must let no call pass; a call that waits for a person is tried until its
-        end. Raises NoEvaluator, RequestTimeout, Unreachable, and Unanswered instead of them if the call waits for a person.
+        tried for `outage` seconds, since a restart must let no call pass, and so are evaluators that are not back yet after it;
+        a call that waits for a person is tried until its end. Raises NoEvaluator, NoFleet, RequestTimeout, Unreachable, and
+        Unanswered instead of them if the call waits for a person.
         """
         held = _HeldCall(self.keys("reply", reply_token()))
         try:
@@ -163,13 +171,14 @@ class Transport:
     ) -> bytes | None:
         """Add the request and wait, one slice at a time; after a broken connection look for a reply before adding it again.
 
-        A request with a known id joins the running evaluation or gets the kept verdict, so it is evaluated once.
+        A request with a known id joins the running evaluation or gets the kept verdict, so it is evaluated once. A server that
+        lost its data has no stream for it until an evaluator is back.
         """
         reply = held.reply
-        add: Command = ("XADD", self.keys("requests"), "*", "reply", reply, *entry)
+        add: Command = ("XADD", self.keys("requests"), "NOMKSTREAM", "*", "reply", reply, *entry)
         # A held call needs no evaluator while it waits.
         alive: Command = ("EXISTS", self.keys("alive", "evaluator"), note_key(reply))
-        added, failures, in_a_row, tried_until = False, 0, 0, 0.0
+        added, failures, in_a_row, tried_until, unserved = False, 0, 0, 0.0, False
         while (left := deadline - time.monotonic()) > 0:
             self._check_end(held)
             large = 0 if added else _bytes(entry) / _WIRE_BYTES
@@ -188,10 +197,14 @@ class Transport:
                     raw = raw or await _round_trip(connection, commands, wait + _WIRE_SECONDS + large)
                     if raw is None:
                         await held.look(connection)
-            except NoEvaluator:
-                if not held.answer and (not failures or time.monotonic() >= tried_until):
+            except (NoEvaluator, NoFleet) as error:
+                added, now = isinstance(error, NoEvaluator), time.monotonic()
+                failures += not added
+                if failures and not unserved:  # after an outage the evaluators come back in a moment
+                    unserved, tried_until = True, max(tried_until, now + outage)
+                if not held.answer and (not failures or now >= tried_until):
                     raise
-                await asyncio.sleep(held.pause)  # after an outage the evaluators come back in a moment
+                await asyncio.sleep(held.pause)
                 continue
             except Unreachable:
                 added, failures, in_a_row = False, failures + 1, in_a_row + 1
@@ -212,21 +225,24 @@ class Transport:
 
         After an outage the request is added again, since a server may have lost it; its id makes it count once.
         """
-        reply, tried_until, again_until = held.reply, 0.0, 0.0
+        reply, tried_until, again_until, unserved = held.reply, 0.0, 0.0, False
         while (left := longest - time.monotonic()) > 0:
             self._check_end(held)
             try:
                 with self.connections.lease() as connection:
                     if tried_until:
                         fields = ("reply", reply, *entry, "budget", int(left * 1000))
-                        (added,) = await connection.exchange([("XADD", self.keys("requests"), "*", *fields)])
-                        checked(added, "asking again after an outage")
+                        add: Command = ("XADD", self.keys("requests"), "NOMKSTREAM", "*", *fields)
+                        (added,) = await connection.exchange([add])
+                        _check_added(checked(added, "asking again after an outage"))
                         tried_until, again_until = 0.0, time.monotonic() + _AGAIN_SECONDS
                     runs = await held.look(connection) or time.monotonic() < again_until
                     wait = min(left, WAIT_SLICE) if runs else _AT_ONCE
                     command: Command = ("BLMOVE", reply, reply, "LEFT", "LEFT", f"{wait:.3f}")
                     raw = await _answer(connection, command, wait + 2 * WAIT_SLICE)
-            except Unreachable:
+            except Unreachable as error:
+                if isinstance(error, NoFleet) and not unserved:
+                    unserved, tried_until = True, max(tried_until, time.monotonic() + outage)
                 tried_until = tried_until or (longest if held.answer else time.monotonic() + outage)
                 if time.monotonic() >= tried_until:
                     raise
@@ -266,6 +282,11 @@ class _HeldCall:
 def _bytes(entry: Fields | Command) -> int:
     """The size of an entry's largest field."""
     return max(len(part) for part in entry if isinstance(part, str | bytes))
+
+
+def outage_seconds(budget: float) -> float:
+    """How long a call with this budget (seconds) tries to reach a server that is away."""
+    return min(_OUTAGE_SECONDS, budget * _OUTAGE_PART)
 
 
 def event_entry(
@@ -313,10 +334,12 @@ async def _answer(connection: Connection, wait: Command, seconds: float) -> byte
 
 
 async def _round_trip(connection: Connection, commands: Sequence[Command], seconds: float) -> bytes | None:
-    """The answer, or None if none came; raises NoEvaluator as soon as the first reply says so."""
-    *sent, answer = await connection.exchange(commands, seconds=seconds, first=_check_evaluator)
-    for reply in sent:
-        checked(reply, "asking for a verdict")
+    """The answer, or None if none came; raises NoEvaluator or NoFleet as soon as a reply says so.
+
+    The last command waits for the answer; before it one looks for an evaluator, and one may add the request.
+    """
+    sent = len(commands) - 1
+    *_, answer = await connection.exchange(commands, seconds=seconds, first=_checks(sent), firsts=sent)
     return await _read_answer(connection, commands[-1], answer, seconds)
 
 
@@ -330,6 +353,22 @@ async def _read_answer(connection: Connection, wait: Command, answer: Any, secon
     return None if answer is None else bytes(answer)
 
 
-def _check_evaluator(reply: Any) -> None:
-    if checked(reply, "looking for an evaluator") == 0:
-        raise NoEvaluator("no evaluator is alive; `fleethook up` or `fleethook worker evaluator` starts one")
+def _checks(sent: int) -> Callable[[Any], None]:
+    """What looks at the replies that come before the wait for an answer: is an evaluator alive, and was the request added?"""
+    replies: list[Any] = []
+
+    def check(reply: Any) -> None:
+        replies.append(reply)
+        if len(replies) < sent:
+            return
+        for added in replies[1:]:
+            _check_added(added if replies[0] == 0 else checked(added, "asking for a verdict"))
+        if checked(replies[0], "looking for an evaluator") == 0:
+            raise NoEvaluator(f"no evaluator is alive; {_START}")
+
+    return check
+
+
+def _check_added(reply: Any) -> None:
+    if reply is None:
+        raise NoFleet(f"no evaluator is alive, and the server has no data of the fleet; {_START}")

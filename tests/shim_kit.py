@@ -24,6 +24,7 @@ import msgspec
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ResponseError
 from redis.retry import Retry
 
 from bus.shim.answer import HookAnswer, pack_answer
@@ -175,6 +176,12 @@ class World:
     def alive(self) -> None:
         """Makes an evaluator seem alive."""
         self.client.set(self.keys("alive", "evaluator"), "1")
+        self.has_fleet()
+
+    def has_fleet(self, client: Any = None) -> None:
+        """Makes the stream of requests, as an evaluator does; it stays on a server that keeps its data."""
+        with suppress(ResponseError):  # it is there
+            (client or self.client).xgroup_create(self.keys("requests"), "evaluators", "0", mkstream=True)
 
     @contextmanager
     def evaluator(self, reply: Reply, client: Any = None) -> Iterator[list[Fields]]:
@@ -183,6 +190,7 @@ class World:
         stop = threading.Event()
         client = client or self.client
         client.set(self.keys("alive", "evaluator"), "1")
+        self.has_fleet(client)
 
         def answer() -> None:
             last: bytes = b"0"

@@ -136,12 +136,12 @@ class Evaluator:
                 await self._reading.close()
 
     async def prepare(self) -> None:
-        """Make the group, read the clock and the hook set, and write the first heartbeat; raises Unreachable."""
-        await self._consumer.create()
+        """Read the clock and the hook set, write the first heartbeat, and make the group; raises Unreachable."""
         await self._clock.measure()
         await self._watcher.refresh(force=True)
         await self._runners.warm(self._watcher.fleet())
         await self.plugins.prepare()
+        await self._consumer.create()
         await self._consumer.beat()
 
     async def _turn(self, stop: asyncio.Event) -> bool:

@@ -33,6 +33,7 @@ const KEPT = ["PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "F
 const FIRST_ANSWER = 250 // milliseconds for a server or gateway to say that it is ready
 const TAKEN = 1000 // milliseconds for a server to confirm what it was sent
 const LOOK = 1000 // milliseconds of one wait for an answer; after each, a note shows whether a slow hook still runs
+const AGAIN = 5000 // milliseconds after an outage until an evaluator says that it works at a call that was asked again
 const GRACE = 50 // milliseconds after each such time
 const AVOIDED = 10_000 // milliseconds without a server or gateway that did not answer
 const MOST_IDLE = 4 // connections that wait for a call
@@ -242,6 +243,7 @@ async function askServer(call, body) {
     at,
     publish: call.later || way === "publish",
     reply: `${at.prefix}reply:${randomBytes(16).toString("hex")}`,
+    again: 0,
     soft: call.start + Number(deadline) * 0.8, // the rest is for what happens without an answer
     hard: call.start + Math.min(Math.max(Number(deadline), Number(patience) || 0), SETUP.timeout) * 0.9,
     fields: [
@@ -261,37 +263,41 @@ async function askServer(call, body) {
       one.close()
       if (error.late) server.avoided = Date.now() + AVOIDED
       if (error.late || error.refused) return null
+      if (Date.now() >= asked.soft) asked.again = Date.now() + AGAIN // a slow hook ran, and is asked for again
     }
   }
   return null
 }
 
 // The reply of the server, null without one in time. Throws where the connection breaks, and `refused` where none can be had.
-async function exchange(one, id, { at, publish, reply, soft, hard, fields }) {
+async function exchange(one, id, { at, publish, reply, soft, hard, again, fields }) {
   if (publish) {
     await one.replies(1, TAKEN, command("XADD", `${at.prefix}events`, "*", "id", id, ...fields))
     return NOTHING
   }
   const look = (milliseconds) => command("BLMOVE", reply, reply, "LEFT", "LEFT", (milliseconds / 1000).toFixed(3))
-  const [budget, patience] = [soft, hard].map((until) => Math.max(1, Math.round(until - Date.now())))
+  const [budget, patience] = [again ? hard : soft, hard].map((until) => Math.max(1, Math.round(until - Date.now())))
   const times = ["reply", reply, "budget", budget, ...(hard > soft ? ["patience", patience] : [])]
-  const words = [["EXISTS", `${at.prefix}alive:evaluator`], ["XADD", `${at.prefix}requests`, "*", "id", id, ...times, ...fields]]
-  const [alive] = await one.replies(2, TAKEN, Buffer.concat([...words.map((one) => command(...one)), look(LOOK)]))
-  if (!alive) throw Object.assign(new Error("no evaluator"), { refused: true })
+  const add = ["XADD", `${at.prefix}requests`, "NOMKSTREAM", "*", "id", id, ...times, ...fields]
+  const words = [command("EXISTS", `${at.prefix}alive:evaluator`), command(...add), look(LOOK)]
+  const [alive, added] = await one.replies(2, TAKEN, Buffer.concat(words))
+  // A server that lost its data has no such stream until an evaluator is back; the hook command waits for it.
+  if (!alive || added === null) throw Object.assign(new Error("no evaluator"), { refused: true })
   const [first] = await one.replies(1, LOOK + TAKEN)
-  return first ?? waitLonger(one, reply, look, soft, hard)
+  return first ?? waitLonger(one, reply, look, soft, hard, again)
 }
 
 // The answer to a call for which a slow hook runs, or a person is asked: a note beside the reply key says so, and has the answer
-// that counts if no other one comes. Null without an answer.
-async function waitLonger(one, reply, look, soft, hard) {
+// that counts if no other one comes. A call that was asked again has until then for the first note. Null without an answer.
+async function waitLonger(one, reply, look, soft, hard, until) {
   const note = `${reply}:wait`
   let provisional = null
   for (let now; (now = Date.now()) < Math.max(soft, hard); ) {
     const [runs] = await one.replies(1, TAKEN, command("BLMOVE", note, note, "LEFT", "LEFT", "0.001"))
     if (runs?.toString("latin1", 0, 4) === "FH1 ") provisional = runs
-    if (!runs && now >= soft) break
-    const wait = Math.max(1, Math.min(LOOK, (runs ? hard : soft) - now))
+    const going = runs || now < until
+    if (!going && now >= soft) break
+    const wait = Math.max(1, Math.min(LOOK, (going ? hard : soft) - now))
     const [answer] = await one.replies(1, wait + TAKEN, look(wait))
     if (answer) return answer
   }

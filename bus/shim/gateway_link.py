@@ -72,7 +72,7 @@ class GatewayLink:
         except (OSError, self.no_answer):
             return
         if call.provisional:
-            call.extend()
+            extend(call)
 
     def ask(self, call: "Any", fields: "list[bytes]") -> bytes:
         """The reply to a request of a `HookCall`; raises NoAnswer, OSError.
@@ -109,7 +109,7 @@ class GatewayLink:
                 call.acked = True
                 if not more or now >= call.hard - 0.15:
                     raise self.no_answer("no answer in time")
-                call.extend()
+                extend(call)
                 until, late = call.soft, LATE_S
             other = GatewayLink(self.connect, now + late, self.host, self.token, self.no_answer, self.pack)
             other.look(call, late)
@@ -158,3 +158,8 @@ class GatewayLink:
             link.more()
         body, link.data = link.data[end + 4 : size], link.data[size:]
         return status, body
+
+
+def extend(call: "Any") -> None:
+    """Lets the call wait for as long as its agent does: a slow hook runs, or a person is asked."""
+    call.waits, call.soft, call.end = True, call.hard - 0.15, call.hard

@@ -188,6 +188,8 @@ class HookCall:
         self.soft = end - min(1.0 if self.kept else 0.15, (end - now) * 0.2)  # a stop's condition takes time to read
         self.id, self.publish, self.why, self.body = new_id(), publish, "", b""
         self.acked = self.reached = self.away = self.waits = self.answered = False
+        self.broken = self.had = self.empty = self.returned = self.unserved = False  # see bus/shim/outage.py
+        self.window, self.until, self.pause = min(OUTAGE_S, most * OUTAGE_PART), 0.0, 0.01
         self.fields = [b"id", self.id, b"source", what[0], b"event", what[1], b"policy", what[2], b"host", plan.host]
         said = posix.environ.get(VERSIONS.get(what[0], b""), b"")[:64]
         self.fields += [b"by", BY, b"user", b"%d" % posix.getuid(), *([b"version", said] if said else [])]
@@ -199,46 +201,26 @@ class HookCall:
         A server that is away for a moment is tried again: a restart must let no call pass.
         """
         self.body, reply = read_stdin(self.soft), self.plan.prefix + b"reply:" + posix.urandom(16).hex().encode()
-        window = min(OUTAGE_S, (self.end - self.start) * OUTAGE_PART)
+        self.until, spare = time.monotonic() + self.window, (self.end - self.soft) / 3
         if self.marked:
-            from bus.shim.outage import marked_window
+            from bus.shim.outage import look, marked_window
 
-            window = marked_window(self, window)
-        until, spare, pause, broken = time.monotonic() + window, (self.end - self.soft) / 3, 0.01, 0
+            self.until = time.monotonic() + marked_window(self, self.window)
         while True:
             link = None
             try:
-                link = open_link(self.plan, until if self.marked else self.soft + spare * (1 + broken))
+                link = open_link(self.plan, self.until if self.marked else self.soft + spare * (1 + self.broken))
                 if self.marked:
-                    from bus.shim.outage import look
-
-                    look(link.ping, until - time.monotonic(), self.plan.spool + MARK)
-                    self.marked, link.until = False, self.soft + spare
-                return self.ask(link, reply, broken)
+                    look(self, link.ping)
+                    link.until = self.soft + spare
+                return self.ask(link, reply)
             except (OSError, NoAnswer) as error:
-                broke = link is not None and isinstance(error, (ConnectionError, TimeoutError))
-                if broke and (self.acked or (self.plan.gateway and not broken)):
-                    until = time.monotonic() + window
-                until = self.soft if self.provisional else until  # a person's answer may come until the deadline
-                if broke and not (broken or self.publish or self.marked):
-                    broken = 1  # the answer may have been lost when the connection broke
-                    continue
-                from bus.shim.outage import may_return
+                from bus.shim.outage import wait_for_return
 
-                if not may_return(self, error, link is not None) or time.monotonic() + pause >= min(until, self.soft):
-                    raise
-                # A server that was restarted may have lost the request; an id that arrives twice is evaluated once.
-                self.acked = self.acked and str(error) == "no evaluator"
-                if self.plan.name and isinstance(error, OSError):
-                    from bus.shim.outage import resolve
+                wait_for_return(self, error, link is not None)
 
-                    seconds = min(until, self.soft) - time.monotonic()
-                    self.plan.server = resolve(self.plan.server, self.plan.name, seconds)
-            time.sleep(pause)
-            pause = min(0.5 if self.provisional else 0.1, pause * 2)
-
-    def ask(self, link: "Link | GatewayLink", reply: bytes, broken: int) -> "tuple[int, bytes, bytes] | None":
-        """One exchange; a repeated one adds the same id, which is evaluated once, and reads the same answer."""
+    def ask(self, link: "Link | GatewayLink", reply: bytes) -> "tuple[int, bytes, bytes] | None":
+        """One exchange; a repeated one looks for the answer, and adds the same id, which is evaluated once."""
         last = [*folder(), b"body", self.body, *causes()]
         if self.publish:
             link.add(self.plan.prefix, [*self.fields, *last])
@@ -247,6 +229,11 @@ class HookCall:
         last += [b"flag", b"kept" if self.kept else b"none"]
         if not isinstance(link, Link):
             return self.unpack(link.ask(self, [*self.fields, *last]))
+        if self.broken:
+            from bus.shim.slow import find
+
+            if isinstance(found := find(link, reply), bytes):
+                return self.unpack(found)
         now, until, more = time.monotonic(), link.until, self.hard > self.end or self.waits
         seconds = 0.001 if self.waits else max(0.001, self.soft - now)
         first = min(1.0, seconds)  # then it looks whether the call is held
@@ -255,13 +242,15 @@ class HookCall:
         fields = [*self.fields[:2], *wait, *self.fields[2:], *last]
         link.send(
             pack(b"EXISTS", self.plan.prefix + b"alive:evaluator", reply + b":wait"),  # a held call needs none now
-            *([] if self.acked else [pack(b"XADD", self.plan.prefix + b"requests", b"*", *fields)]),
+            *([] if self.acked else [pack(b"XADD", self.plan.prefix + b"requests", b"NOMKSTREAM", b"*", *fields)]),
             pack(b"BLMOVE", reply, reply, b"LEFT", b"LEFT", b"%.3f" % first),
         )
-        link.until = min(until, now + (2 * ACK_S if self.waits else left(until) if broken else ACK_S))
-        alive, *_ = [link.read() for _ in range(1 if self.acked else 2)]
-        self.acked, link.until = True, time.monotonic() + seconds + ACK_S if more else until
-        if not alive:
+        link.until = min(until, now + (2 * ACK_S if self.waits else left(until) if self.broken else ACK_S))
+        alive, added = link.read(), self.acked or self.read_added(link)
+        self.acked, self.empty, link.until = added is not None, added is None, until
+        if more:
+            link.until = time.monotonic() + seconds + ACK_S
+        if not alive or self.empty:
             raise NoAnswer("no evaluator")
         try:
             raw = link.read()
@@ -278,22 +267,31 @@ class HookCall:
             raise NoAnswer("no answer in time")
         return self.unpack(raw)
 
+    def read_added(self, link: Link) -> "int | bytes | None":
+        """The reply to the added request: None if the server has no such stream, as one that has lost everything."""
+        try:
+            return link.read()
+        except NoAnswer as error:
+            if not self.had or not str(error).endswith(" OOM"):
+                raise
+            return b""  # a full server takes no request, and answers the one that it had before the connection broke
+
     def unpack(self, raw: bytes) -> "tuple[int, bytes, bytes]":
         """The answer in a reply, which also says whether a stop is in force."""
         answer, self.flag = unpack_answer(raw)
         self.answered = True
         return answer
 
-    def extend(self) -> None:
-        """Lets the call wait for as long as its agent does: a slow hook runs, or a person is asked."""
-        self.waits, self.soft, self.end = True, self.hard - 0.15, self.hard
-
     def finish(self) -> None:
-        """Records a fallback, sets the mark, and sends spooled events; the agent has its answer already."""
+        """Records a fallback, sets or removes the mark, and sends spooled events; the agent has its answer already."""
         if self.why:
             from bus.shim.outage import record
 
             record(self, open_link, pack, new_id(), causes())
+        if self.answered and self.returned:
+            from bus.shim.outage import remove_mark
+
+            remove_mark(self.plan.spool)
         if self.answered and (self.flag or self.kept):
             from bus.shim.stop_flag import keep
 

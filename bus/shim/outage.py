@@ -29,6 +29,35 @@ RETURNS = ("LOADING", "BUSY", "MASTERDOWN", "OOM", "EXHAUSTED", "UNBLOCKED", "RE
 come from a server that has become a replica, until the name or the proxy in front of it leads to the new primary."""
 
 
+def wait_for_return(call: "Any", error: Exception, connected: bool) -> None:
+    """Waits until a `HookCall` whose try failed is tried again; raises `error` if it is not.
+
+    A server that was lost may come back without its data, and its evaluators need a moment to come back to it. So the request
+    is added again, and a fleet without an evaluator is part of the outage: it has as long as the server had.
+    """
+    broke, now = connected and isinstance(error, (ConnectionError, TimeoutError)), time.monotonic()
+    if broke and (call.acked or (call.plan.gateway and not call.broken)):
+        call.until = now + call.window
+    if is_unserved(error) and call.away and not call.unserved:
+        call.until, call.unserved = max(call.until, now + call.window), True
+    if call.provisional:
+        call.until = call.soft  # a person's answer may come until the deadline
+    at_once = broke and not (call.broken or call.publish or call.marked)  # only what was under way may be lost
+    if not at_once and (not may_return(call, error, connected) or now + call.pause >= min(call.until, call.soft)):
+        raise error
+    call.away, call.had = True, call.had or (broke and call.acked)
+    # A server that was restarted may have lost the request; an id that arrives twice is evaluated once.
+    call.acked = call.acked and (is_unserved(error) or now >= call.soft)
+    if at_once:
+        call.broken = True
+        return
+    if call.plan.name and isinstance(error, OSError):
+        seconds = min(call.until, call.soft) - time.monotonic()
+        call.plan.server = resolve(call.plan.server, call.plan.name, seconds)
+    time.sleep(call.pause)
+    call.pause = min(0.5 if call.provisional else 0.1, call.pause * 2)
+
+
 def may_return(call: "Any", error: Exception, connected: bool) -> bool:
     """Whether an error may be over soon: nothing listens, the connection broke, or the server is still reading its data.
 
@@ -39,11 +68,16 @@ def may_return(call: "Any", error: Exception, connected: bool) -> bool:
     if call.publish and not call.marked:
         return False  # no agent waits for its answer: it goes to the spool at once, which marks it for the workers
     if is_no_answer(error):
-        return str(error).endswith(RETURNS) or (call.away and str(error) == "no evaluator")
+        return str(error).endswith(RETURNS) or (is_unserved(error) and bool(call.away or call.empty))
     call.away = isinstance(error, (ConnectionError, FileNotFoundError)) or (
         isinstance(error, TimeoutError) and not connected
     )  # neither a wrong certificate nor a late reply
     return bool(call.away)
+
+
+def is_unserved(error: Exception) -> bool:
+    """Whether the server answers, and no evaluator of the fleet is there."""
+    return is_no_answer(error) and str(error) == "no evaluator"
 
 
 def after_failure(call: "Any", error: Exception) -> "tuple[int, bytes, bytes] | None":
@@ -54,7 +88,10 @@ def after_failure(call: "Any", error: Exception) -> "tuple[int, bytes, bytes] | 
     """
     call.why, known = reason(call, error), isinstance(error, TimeoutError if call.publish else OSError)
     # A publish is not tried again, so the next call that waits for an answer may.
-    call.away = not call.acked and bool(call.body) and (known or str(error).endswith(RETURNS))
+    call.empty = call.empty and is_unserved(error)
+    call.away = not call.acked and bool(call.body) and (known or call.empty or str(error).endswith(RETURNS))
+    if call.returned and is_unserved(error) and not call.empty and not call.plan.gateway:
+        remove_mark(call.plan.spool)  # the server has its data, and a fleet without evaluators is no outage
     if _stat(call.flag_file):
         from bus.shim.stop_flag import answer_of
 
@@ -95,7 +132,7 @@ def record(
     `call` is a `HookCall`, the others are what `main` has.
     """
     if not _reported(call, open_link, pack, new_id, causes) and call.away and not call.marked and not call.reached:
-        set_mark(call.plan.spool + b".away")
+        set_mark(call.plan.spool + b".away", empty=call.empty)
 
 
 def _reported(
@@ -120,11 +157,19 @@ def _reported(
     return False
 
 
-def set_mark(path: bytes) -> None:
-    """Writes the mark that Redis did not answer: an empty file (0600); its time is that of the last call with its full time."""
+def set_mark(path: bytes, *, empty: bool = False) -> None:
+    """Writes the mark that Redis did not answer: a file (0600); its time is that of the last call with its full time.
+
+    It has no bytes, and one if Redis answered and was `empty`: no fleet came to it while a call waited.
+    """
+    flags = posix.O_WRONLY | posix.O_CREAT | posix.O_TRUNC | posix.O_CLOEXEC | posix.O_NOFOLLOW
     for _ in range(2):
         try:
-            posix.close(posix.open(path, posix.O_WRONLY | posix.O_CREAT | posix.O_CLOEXEC | posix.O_NOFOLLOW, 0o600))
+            fd = posix.open(path, flags, 0o600)
+            try:
+                posix.write(fd, b"0" if empty else b"")
+            finally:
+                posix.close(fd)
         except FileNotFoundError:
             _make_folder(path)
         except OSError:
@@ -146,13 +191,23 @@ def marked_window(call: "Any", window: float) -> float:
     return window
 
 
-def look(ping: "Callable[[float], None]", seconds: float, mark: bytes) -> None:
-    """Checks whether a server that did not answer the last call answers now; if so, removes the mark."""
-    ping(seconds)
+def look(call: "Any", ping: "Callable[[float], None]") -> None:
+    """Checks whether a server that did not answer the last call answers now; then the call goes on.
+
+    The mark stays until an evaluator is there too: after an outage of the server, calls wait for it as long as for a server.
+    """
+    ping(call.until - time.monotonic())
+    known = _stat(call.plan.spool + b".away")
+    call.marked, call.returned, call.unserved = False, True, known is not None and known.st_size > 0
+    call.away = not call.unserved
+
+
+def remove_mark(spool: bytes) -> None:
+    """Removes the mark, unless another call has done it."""
     try:
-        posix.unlink(mark)
+        posix.unlink(spool + b".away")
     except FileNotFoundError:
-        pass  # another call removed it
+        pass
 
 
 def resolve(server: list[bytes], name: bytes, seconds: float) -> list[bytes]:

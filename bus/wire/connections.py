@@ -86,19 +86,22 @@ class Connection:
         commands: Sequence[Command],
         seconds: float | None = COMMAND_SECONDS,
         first: Callable[[Any], None] | None = None,
+        firsts: int = 1,
     ) -> list[Any]:
         """The replies to `commands`, in order; an error reply is in the list as an exception.
 
-        `seconds` bounds the whole exchange, after the time that a new connection takes. `first` gets the first reply and may
-        raise, which closes the connection without waiting for the others. Raises Unreachable if the connection fails. The
-        server may have run the commands even then, so check before you repeat them.
+        `seconds` bounds the whole exchange, after the time that a new connection takes. `first` gets each of the first `firsts`
+        replies and may raise, which closes the connection without waiting for the others.
+
+        Raises Unreachable if the connection fails. The server may have run the commands even then, so check before you repeat
+        them.
         """
         if not commands:  # the server sends no reply that could be waited for
             return []
         try:
             wire = await self._opened(seconds)
             began = time.perf_counter()
-            replies = await wire.exchange(commands, seconds, first)
+            replies = await wire.exchange(commands, seconds, first, firsts)
         except OSError as error:  # TimeoutError is a subclass
             await self.close()
             if self.times is not None:

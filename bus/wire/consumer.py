@@ -133,13 +133,21 @@ class Consumer:
         Loads the scripts too: otherwise the first answer would find its script missing and wait for a whole read.
         Raises Unreachable if Redis takes no writes or refuses our rights: without its group no worker can read.
         """
+        commands = [
+            ScriptCall("group", (stream,), (self.group, self._kept_ms(stream))).whole_command()
+            for stream in self.streams
+        ]
         with self.connections.lease() as connection:
             await connection.exchange([("SCRIPT", "LOAD", script.text) for script in every_script()])
-            commands = [
-                ScriptCall("group", (stream,), (self.group, self._kept_ms(stream))).whole_command()
-                for stream in self.streams
-            ]
-            for reply in await connection.exchange(commands):
+            # Callers take a server without the stream of requests for one to which evaluators come back. So their heartbeat
+            # is there before the stream is, and no caller finds the stream without an evaluator.
+            beat_at, beats = self._beat_at, self.beat_commands()[:2] if self._role == "evaluator" else []
+            try:
+                replies = await connection.exchange([*beats, *commands])
+            except BaseException:
+                self._beat_at = beat_at
+                raise
+            for reply in replies[len(beats) :]:
                 if not is_error(reply, "BUSYGROUP"):
                     checked(reply, f"making the group {self.group}")
 

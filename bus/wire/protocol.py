@@ -41,21 +41,29 @@ class Wire(asyncio.Protocol):
         """When the exchange ends where no byte moves any more, and when it ends even so."""
         self._timer: asyncio.TimerHandle | None = None
         self._first: Callable[[Any], None] | None = None
+        self._firsts = 1
         self.lost = False
         """Whether the connection is gone for good; nothing may be written to it."""
         transport.set_protocol(self)
 
     def exchange(
-        self, commands: Sequence[tuple[Any, ...]], seconds: float | None, first: Callable[[Any], None] | None
+        self,
+        commands: Sequence[tuple[Any, ...]],
+        seconds: float | None,
+        first: Callable[[Any], None] | None,
+        firsts: int = 1,
     ) -> asyncio.Future[list[Any]]:
         """The replies to `commands`, within `seconds`; error replies are among them as exceptions.
 
         A large entry that a busy server or a slow line is still sending or taking gets more time, while its bytes move.
-        `first` gets the first reply as soon as it arrives, and may raise. After any exception, and after the caller was
+        `first` gets each of the first `firsts` replies as soon as it arrives, and may raise.
+
+        After any exception, and after the caller was
         cancelled, the connection cannot be used again. The future raises TimeoutError and ConnectionError.
         """
         waiter: asyncio.Future[list[Any]] = self._loop.create_future()
-        self._waiter, self._replies, self._wanted, self._first = waiter, [], len(commands), first
+        self._waiter, self._replies, self._wanted = waiter, [], len(commands)
+        self._first, self._firsts = first, firsts
         # hiredis packs eight times as fast as redis-py's own loop (measured on hiredis 3.5).
         self._transport.write(b"".join(map(hiredis.pack_command, commands)))
         self._received, self._moved = 0, (0, 0)
@@ -104,7 +112,7 @@ class Wire(asyncio.Protocol):
                 if isinstance(reply, ConnectionError):  # LOADING, NOAUTH: the connection cannot be used
                     raise reply
                 self._replies.append(reply)
-                if self._first is not None and len(self._replies) == 1:
+                if self._first is not None and len(self._replies) <= self._firsts:
                     self._first(reply)
         except Exception as error:  # noqa: BLE001 - raised in `exchange`
             self._fail(error)

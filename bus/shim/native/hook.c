@@ -66,6 +66,7 @@
 #define RETRY_S 10.0
 #define SLICE_S 1.0
 #define LATE_S 2.0
+#define AGAIN_S 5.0
 #define SEND_S 1.0
 #define SEND_BYTES 2097152.0
 #define LOOK_S 0.5
@@ -564,6 +565,8 @@ typedef struct {
     Buffer body; /* with room for its head in front */
     size_t body_at;
     bool publish, kept, acked, reached, away, waits, answered, marked;
+    bool broken, had, empty, returned, unserved; /* of an outage, as in `bus/shim/outage.py` */
+    double window, until, pause;
     Bytes flag, provisional;
     char *flag_file, *mark;
     char why[768];
@@ -679,6 +682,8 @@ static void begin_call(Call *call, Plan *plan, Bytes agent, Bytes event, double 
         add_words(&call->fields, 2, text_of("version"), of_agent);
         call->field_count += 2;
     }
+    call->window = least(OUTAGE_S, plan->deadline * OUTAGE_PART);
+    call->pause = 0.01;
     call->mark = path_of(plan->spool, ".away");
     call->marked = is_there(call->mark);
 }
@@ -1183,11 +1188,22 @@ static int read_from_full(Link *link, Bytes reply, double until, Value *value) {
     return -1;
 }
 
+/* The answer that came while a connection was lost; nil without one. */
+static int find_answer(Link *link, Bytes reply, Value *value) {
+    double until = link->until;
+    Buffer command = {0};
+    add_wait(&command, true, reply, 0.001);
+    int result = exchange(link, most_of(0, until - monotonic()), &command, value);
+    if (result < 0) result = read_from_full(link, reply, monotonic(), value);
+    link->until = until;
+    return result;
+}
+
 /* The reply by the deadline or by `longest`; nil without one. After its deadline the call waits only while there is a note
- * beside the reply key (`bus/shim/slow.py`). */
+ * beside the reply key (`bus/shim/slow.py`), or may come after a lost connection. */
 static int wait_longer(Call *call, Link *link, Bytes reply, double longest, Value *value) {
     double deadline = call->waits ? 0 : call->soft, until = most_of(call->soft, longest), now;
-    double late = until > deadline ? LATE_S : (call->end - deadline) / 3;
+    double late = until > deadline ? LATE_S : (call->end - deadline) / 3, again = call->waits ? monotonic() + AGAIN_S : 0;
     char *note = path_of(reply, ":wait");
     int result = 0;
     *value = (Value){NIL, 0, {NULL, 0}};
@@ -1211,6 +1227,7 @@ static int wait_longer(Call *call, Link *link, Bytes reply, double longest, Valu
             call->soft = until;
             call->end = call->hard;
         }
+        going = going || now < again;
         double seconds = most_of(0.001, least(SLICE_S, (going ? until : deadline) - now));
         add_wait(&command, true, reply, seconds);
         if (exchange(link, limit + seconds, &command, value) < 0) result = read_from_full(link, reply, now + seconds, value);
@@ -1220,9 +1237,23 @@ static int wait_longer(Call *call, Link *link, Bytes reply, double longest, Valu
     return result;
 }
 
-/* One exchange; a repeated one adds the same id, which is evaluated once, and reads the same answer. 1: an answer; 0: none is
+/* The reply to the added request. A server that has lost everything has no such stream; a full one takes no request, and answers
+ * the one that it had before the connection broke. */
+static int read_added(Call *call, Link *link) {
+    Value added;
+    call->empty = false;
+    if (read_reply(link, &added, 0) < 0) {
+        if (!call->had || !failed_with(" OOM")) return -1;
+    } else {
+        call->empty = added.type == NIL;
+    }
+    call->acked = !call->empty;
+    return 0;
+}
+
+/* One exchange; a repeated one looks for the answer, and adds the same id, which is evaluated once. 1: an answer; 0: none is
  * expected. */
-static int ask(Call *call, Link *link, Bytes reply, bool broken, Answer *answer) {
+static int ask(Call *call, Link *link, Bytes reply, Answer *answer) {
     Plan *plan = call->plan;
     char budget[32], patience[32];
     Buffer last = {0}, all = {0};
@@ -1262,6 +1293,11 @@ static int ask(Call *call, Link *link, Bytes reply, bool broken, Answer *answer)
         call->reached = true;
         return unpack(call, raw, answer) < 0 ? -1 : 1;
     }
+    if (call->broken) {
+        Value found;
+        if (find_answer(link, reply, &found) < 0) return -1;
+        if (found.type == BYTES) return unpack(call, found.bytes, answer) < 0 ? -1 : 1;
+    }
     double seconds = call->waits ? 0.001 : most_of(0.001, call->soft - now);
     double first = least(1.0, seconds); /* then it looks whether the call is held */
     char *alive_key = path_of(plan->prefix, "alive:evaluator"), *note = path_of(reply, ":wait");
@@ -1270,9 +1306,9 @@ static int ask(Call *call, Link *link, Bytes reply, bool broken, Answer *answer)
     add_text(&all, "*3\r\n");
     add_words(&all, 3, text_of("EXISTS"), text_of(alive_key), text_of(note)); /* a held call needs no evaluator now */
     if (!call->acked) {
-        add_format(&all, "*%d\r\n", count + 5);
-        add_words(&all, 5, text_of("XADD"), text_of(stream), text_of("*"), text_of("id"), text_of(call->id));
-        add_words(&all, 4, text_of("reply"), reply, text_of("budget"), budget_word);
+        add_format(&all, "*%d\r\n", count + 6);
+        add_words(&all, 4, text_of("XADD"), text_of(stream), text_of("NOMKSTREAM"), text_of("*"));
+        add_words(&all, 6, text_of("id"), text_of(call->id), text_of("reply"), reply, text_of("budget"), budget_word);
         if (more) add_words(&all, 2, text_of("patience"), patience_word);
         add(&all, view(&call->fields));
         add(&all, view(&last));
@@ -1283,13 +1319,12 @@ static int ask(Call *call, Link *link, Bytes reply, bool broken, Answer *answer)
     free(note);
     free(stream);
     if (send_all(link, &all) < 0) return -1;
-    Value alive, ignored, value;
-    if (broken && !call->waits && left(&(Link){.until = until}) < 0) return -1;
-    link->until = least(until, now + (call->waits ? 2 * ACK_S : broken ? until - monotonic() : ACK_S));
-    if (read_reply(link, &alive, 0) < 0 || (!call->acked && read_reply(link, &ignored, 0) < 0)) return -1;
-    call->acked = true;
+    Value alive, value;
+    if (call->broken && !call->waits && left(&(Link){.until = until}) < 0) return -1;
+    link->until = least(until, now + (call->waits ? 2 * ACK_S : call->broken ? until - monotonic() : ACK_S));
+    if (read_reply(link, &alive, 0) < 0 || (!call->acked && read_added(call, link) < 0)) return -1;
     link->until = more ? monotonic() + seconds + ACK_S : until;
-    if (!truthy(&alive)) return fail(NO_ANSWER, "no evaluator");
+    if (!truthy(&alive) || call->empty) return fail(NO_ANSWER, "no evaluator");
     if (read_reply(link, &value, 0) < 0) {
         if (failure.kind != NO_ANSWER) return -1;
         if (read_from_full(link, reply, seconds > 0.001 ? call->soft : now, &value) < 0) return -1;
@@ -1588,7 +1623,7 @@ static void keep_record(Bytes spool, Bytes record, double until) {
 static bool may_return(Call *call, bool connected) {
     if (call->provisional.len) return true;
     if (call->publish && !call->marked) return false;
-    if (failure.kind == NO_ANSWER) return returns() || (call->away && failed_as("no evaluator"));
+    if (failure.kind == NO_ANSWER) return returns() || ((call->away || call->empty) && failed_as("no evaluator"));
     call->away = failure.connection || failure.missing || (failure.timeout && !connected);
     return call->away;
 }
@@ -1603,8 +1638,11 @@ static bool after_failure(Call *call, Answer *answer) {
     else
         snprintf(call->why, sizeof call->why, "%s", failure.text);
     /* A publish is not tried again, so the next call that waits for an answer may. */
-    bool known = failure.kind == OS_ERROR && (!call->publish || failure.timeout);
-    call->away = !call->acked && call->body.len && (known || returns());
+    bool known = failure.kind == OS_ERROR && (!call->publish || failure.timeout), unserved = failed_as("no evaluator");
+    call->empty = call->empty && unserved;
+    call->away = !call->acked && call->body.len && (known || call->empty || returns());
+    /* The server has its data, and a fleet without evaluators is no outage. */
+    if (call->returned && unserved && !call->empty && !call->plan->gateway.len) unlink(call->mark);
     size_t len = strlen(call->why);
     if (is_there(call->flag_file) && answer_of_flag(call, answer)) {
         snprintf(call->why + len, sizeof call->why - len, "; denied by the stop that this host keeps");
@@ -1663,9 +1701,10 @@ static void record_fallback(Call *call, const char *chance) {
     drop(&fields);
     drop(&record);
     if (reported || !call->away || call->marked || call->reached) return;
-    for (int turn = 0; turn < 2; turn++) { /* the mark: an empty file, whose time is when a call last tried for its full time */
-        int fd = open(call->mark, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    for (int turn = 0; turn < 2; turn++) { /* the mark: its time is when a call last tried for its full time, and a byte says "empty" */
+        int fd = open(call->mark, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (fd >= 0) {
+            if (call->empty) write_whole(fd, text_of("0"));
             close(fd);
             return;
         }
@@ -1675,8 +1714,11 @@ static void record_fallback(Call *call, const char *chance) {
 
 /* ---------------------------------------------------------------------------------------------- the call */
 
-/* Checks whether a server that did not answer the last call answers now; if so, removes the mark. */
-static int look(Call *call, Link *link, double seconds) {
+/* Checks whether a server that did not answer the last call answers now; then the call goes on. The mark stays until an
+ * evaluator is there too. */
+static int look(Call *call, Link *link) {
+    struct stat known;
+    double seconds = call->until - monotonic();
     if (call->plan->gateway.len) {
         if (gateway_ping(link, seconds) < 0) return -1;
     } else {
@@ -1686,7 +1728,10 @@ static int look(Call *call, Link *link, double seconds) {
         add_words(&command, 1, text_of("PING"));
         if (exchange(link, seconds, &command, &ignored) < 0) return -1;
     }
-    if (unlink(call->mark) < 0 && errno != ENOENT) return fail_os(errno);
+    call->marked = false;
+    call->returned = true;
+    call->unserved = stat(call->mark, &known) == 0 && known.st_size > 0;
+    call->away = !call->unserved;
     return 0;
 }
 
@@ -1700,52 +1745,64 @@ static bool is_due(const char *mark) {
     return utimensat(AT_FDCWD, mark, NULL, 0) == 0;
 }
 
+/* Waits until a call whose try failed is tried again: true; false if it is not. A server that was lost may come back without its
+ * data, and its evaluators need a moment to come back to it: `wait_for_return` in `bus/shim/outage.py`. */
+static bool wait_for_return(Call *call, bool connected) {
+    Plan *plan = call->plan;
+    bool broke = connected && (failure.connection || failure.timeout), unserved = failed_as("no evaluator");
+    double now = monotonic();
+    if (broke && (call->acked || (plan->gateway.len && !call->broken))) call->until = now + call->window;
+    if (unserved && call->away && !call->unserved) {
+        call->until = most_of(call->until, now + call->window);
+        call->unserved = true;
+    }
+    if (call->provisional.len) call->until = call->soft; /* a person's answer may come until the deadline */
+    bool at_once = broke && !(call->broken || call->publish || call->marked); /* only what was under way may be lost */
+    if (!at_once && (!may_return(call, connected) || now + call->pause >= least(call->until, call->soft))) return false;
+    call->away = true;
+    call->had = call->had || (broke && call->acked);
+    /* A server that was restarted may have lost the request; an id that arrives twice is evaluated once. */
+    call->acked = call->acked && (unserved || now >= call->soft);
+    if (at_once) {
+        call->broken = true;
+        return true;
+    }
+    if (plan->name.len && failure.kind == OS_ERROR) resolve(plan, least(call->until, call->soft) - monotonic());
+    pause_for(call->pause);
+    call->pause = least(call->provisional.len ? 0.5 : 0.1, call->pause * 2);
+    return true;
+}
+
 /* The answer (1), or none because it is only announced (0). A server that is away for a moment is tried again. */
 static int send_call(Call *call, Bytes reply, Answer *answer) {
-    Plan *plan = call->plan;
     if (read_stdin(call) < 0) return -1;
-    double window = least(OUTAGE_S, (call->end - call->start) * OUTAGE_PART);
+    double spare = (call->end - call->soft) / 3, window = call->window;
     if (call->marked && (call->publish || !is_due(call->mark))) window = MARKED_S;
-    double until = monotonic() + window, spare = (call->end - call->soft) / 3, pause = 0.01;
-    bool broken = false;
+    call->until = monotonic() + window;
     for (;;) {
         Link link;
-        bool connected = open_link(&link, plan, call->marked ? until : call->soft + spare * (broken ? 2 : 1)) == 0;
+        double until = call->marked ? call->until : call->soft + spare * (call->broken ? 2 : 1);
+        bool connected = open_link(&link, call->plan, until) == 0;
         int result = connected ? 0 : -1;
         if (connected && call->marked) {
-            result = look(call, &link, until - monotonic());
-            if (result == 0) {
-                call->marked = false;
-                link.until = call->soft + spare;
-            }
+            result = look(call, &link);
+            link.until = call->soft + spare;
         }
-        if (result == 0) result = ask(call, &link, reply, broken, answer);
+        if (result == 0) result = ask(call, &link, reply, answer);
         if (connected) close_link(&link);
         if (result >= 0) return result;
-        if (failure.kind == OTHER) return -1;
-        bool broke = connected && (failure.connection || failure.timeout);
-        if (broke && (call->acked || (plan->gateway.len && !broken))) until = monotonic() + window;
-        if (call->provisional.len) until = call->soft; /* a person's answer may come until the deadline */
-        if (broke && !(broken || call->publish || call->marked)) {
-            broken = true; /* the answer may have been lost when the connection broke */
-            continue;
-        }
-        if (!may_return(call, connected) || monotonic() + pause >= least(until, call->soft)) return -1;
-        /* A server that was restarted may have lost the request; an id that arrives twice is evaluated once. */
-        call->acked = call->acked && failed_as("no evaluator");
-        if (plan->name.len && failure.kind == OS_ERROR) {
-            Failure known = failure;
-            resolve(plan, least(until, call->soft) - monotonic());
+        Failure known = failure;
+        if (known.kind == OTHER || !wait_for_return(call, connected)) {
             failure = known;
+            return -1;
         }
-        pause_for(pause);
-        pause = least(call->provisional.len ? 0.5 : 0.1, pause * 2);
     }
 }
 
-/* Records a fallback, sets the mark, and sends spooled events; the agent has its answer already. */
+/* Records a fallback, sets or removes the mark, and sends spooled events; the agent has its answer already. */
 static void finish(Call *call, const char *chance) {
     if (call->why[0]) record_fallback(call, chance);
+    if (call->answered && call->returned) unlink(call->mark);
     if (call->answered && (call->flag.len || call->kept))
         if (!keep_flag(call, wall_clock() + call->start - monotonic())) return;
     if (call->reached) {

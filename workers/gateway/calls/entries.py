@@ -20,7 +20,7 @@ from bus.agents.generic import DIALECT as GENERIC
 from bus.errors import DecodeError, NoEvaluator, Unanswered, Unreachable
 from bus.requests import MOST_BUDGET_MS, checked_context
 from bus.shim.spool import BATCH_BYTES, read_records
-from bus.transport import Fields, Transport
+from bus.transport import MARKED_SECONDS, Fields, Transport, outage_seconds
 from bus.wire.codec import decode_body
 from bus.wire.entry_fields import PUBLISHED
 from bus.wire.streams import checked
@@ -45,14 +45,10 @@ _TIMES: Final = frozenset({"budget", "patience"})
 _NAMES: Final = frozenset({"id", "source", "event", "host", "of", "parent"})
 _IDS: Final = frozenset({"id", "of", "parent"})
 _NAME: Final = re.compile(rb"[^\x00-\x1f]{1,255}")
-_OUTAGE_SECONDS: Final = 2.0
-_OUTAGE_PART: Final = 0.2
 _RETURN_SECONDS: Final = 0.25
 _RETURN_PART: Final = 0.05
-_MARKED_SECONDS: Final = 0.25
 _LOOK_SECONDS: Final = 0.25
-"""Limits for reaching a Redis that is away, as in the hook command: seconds, the part of the deadline, and seconds if Redis
-was already away at the last call. The time that is kept for the way back: seconds, and the part of the time."""
+"""The time that is kept for the way back: seconds, and the part of the time. The seconds for looking whether a call is held."""
 
 
 class Entries:
@@ -97,7 +93,7 @@ class Entries:
     async def _ask(self, request: Request, named: Named, began: float) -> bytes:
         budget, patience = (_seconds(named, name) for name in ("budget", "patience"))
         entry = tuple(part for name, value in named.items() if name not in _TIMES for part in (name, value))
-        outage = _MARKED_SECONDS if self._away else min(_OUTAGE_SECONDS, budget * _OUTAGE_PART)
+        outage = MARKED_SECONDS if self._away else outage_seconds(budget)
         # The answer has to be there before the hook command stops waiting for it.
         until, longest = (
             began + seconds - min(_RETURN_SECONDS, seconds * _RETURN_PART) for seconds in (budget, patience)

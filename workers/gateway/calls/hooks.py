@@ -28,7 +28,7 @@ from bus.installs.hook_command import deadline_ms, patience_ms, silence, timeout
 from bus.shim.answer import HookAnswer, unpack_answer
 from bus.tracing.context import TraceContext
 from bus.tracing.spans import Span
-from bus.transport import Fields, Transport
+from bus.transport import Fields, Transport, outage_seconds
 from bus.verdicts import POLICIES_BY_STRICTNESS, Policy, Verdict, bus_policy, failed
 from bus.wire.codec import encode_payload, write_json
 from workers.fleet_control.enforcement import Enforcement, stopped
@@ -54,9 +54,6 @@ _STRANGERS: Final = (401, 403)
 """The statuses for callers that are not told of a stop."""
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,32}")
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_OUTAGE_SECONDS: Final = 2.0
-_OUTAGE_PART: Final = 0.2
-"""A call tries to reach a server that is away for at most so many seconds, and this part of its deadline."""
 
 
 class HookRequest(NamedTuple):
@@ -139,7 +136,7 @@ class Hooks:
                     entry,
                     deadline,
                     longest=began + call.patience,
-                    outage=min(_OUTAGE_SECONDS, call.budget * _OUTAGE_PART),
+                    outage=outage_seconds(call.budget),
                 ),
             )
             answer = unpack_answer(raw)

@@ -18,7 +18,7 @@ from bus.ids import event_id, host_name
 from bus.requests import checked_context
 from bus.tracing.context import NO_CONTEXT, at_trace
 from bus.tracing.spans import Span
-from bus.transport import Fields, Transport, event_entry
+from bus.transport import Fields, Transport, event_entry, outage_seconds
 from bus.verdicts import POLICIES_BY_STRICTNESS, Policy, Verdict, bus_policy, failed
 from bus.wire.codec import decode_verdict, write_json
 from workers.fleet_control.enforcement import Enforcement
@@ -67,7 +67,8 @@ class Programs:
     async def _ask(self, request: Request, event: Event, policy: Policy, began: float, span: Span) -> Verdict:
         entry = event_entry(event, _folder(event), policy, by="gateway")
         try:
-            waiting = ask(self._transport, entry, began + (wait_seconds(request) or self._budget))
+            budget = wait_seconds(request) or self._budget
+            waiting = ask(self._transport, entry, began + budget, outage=outage_seconds(budget))
             return await self._stops.heard(decode_verdict(await or_hang_up(request, waiting)))
         except Problem:
             raise

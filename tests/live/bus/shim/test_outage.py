@@ -199,6 +199,7 @@ def test_a_slow_answer_or_no_evaluator_is_no_outage(tmp_path: Path) -> None:
     with running_server(path), connect(path) as client:
         world = World(tmp_path, path, client)
         world.install(deadline_ms=600)
+        world.has_fleet()
         assert world.hook() == FALLBACK
         world.alive()
         assert world.hook() == FALLBACK

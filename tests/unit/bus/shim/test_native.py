@@ -39,7 +39,7 @@ def test_it_has_the_constants_of_the_python_one() -> None:
     for module, names in (
         (main, ("CONNECT_S", "ACK_S", "OUTAGE_S", "OUTAGE_PART")),
         (outage, ("MARKED_S", "RETRY_S")),
-        (slow, ("SLICE_S", "LATE_S")),
+        (slow, ("SLICE_S", "LATE_S", "AGAIN_S")),
         (gateway_link, ("SEND_S", "SEND_BYTES", "LOOK_S", "MOST_HEAD", "LATE_S")),
     ):
         assert {name: float(constant(name)) for name in names} == {name: getattr(module, name) for name in names}
