@@ -338,8 +338,10 @@ async def _round_trip(connection: Connection, commands: Sequence[Command], secon
 
     The last command waits for the answer; before it one looks for an evaluator, and one may add the request.
     """
-    sent = len(commands) - 1
-    *_, answer = await connection.exchange(commands, seconds=seconds, first=_checks(sent), firsts=sent)
+    count = len(commands) - 1
+    *sent, answer = await connection.exchange(commands, seconds=seconds, first=_checks(count), firsts=count)
+    for reply in sent:
+        checked(reply, "asking for a verdict")
     return await _read_answer(connection, commands[-1], answer, seconds)
 
 
@@ -353,16 +355,16 @@ async def _read_answer(connection: Connection, wait: Command, answer: Any, secon
     return None if answer is None else bytes(answer)
 
 
-def _checks(sent: int) -> Callable[[Any], None]:
+def _checks(count: int) -> Callable[[Any], None]:
     """What looks at the replies that come before the wait for an answer: is an evaluator alive, and was the request added?"""
     replies: list[Any] = []
 
     def check(reply: Any) -> None:
         replies.append(reply)
-        if len(replies) < sent:
+        if len(replies) < count:
             return
         for added in replies[1:]:
-            _check_added(added if replies[0] == 0 else checked(added, "asking for a verdict"))
+            _check_added(added)
         if checked(replies[0], "looking for an evaluator") == 0:
             raise NoEvaluator(f"no evaluator is alive; {_START}")
 

@@ -104,9 +104,12 @@ class Consumer:
         self._beat_at = time.monotonic()
         return [
             ScriptCall("beat", (self.keys("beat", self.name),), (self._about or self._role, ms)).whole_command(),
-            ScriptCall("beat", (self.keys("alive", self._role),), (self.name, max(ms, self._role_ms))).whole_command(),
+            self._role_beat(max(ms, self._role_ms)),
             *(("XGROUP", "CREATECONSUMER", stream, self.group, self.name) for stream in self.streams),
         ]
+
+    def _role_beat(self, ms: int) -> Command:
+        return ScriptCall("beat", (self.keys("alive", self._role),), (self.name, ms)).whole_command()
 
     async def beat(self, *, with_role: bool = True) -> None:
         """Write our heartbeat, and by default the role's; raises Unreachable."""
@@ -139,15 +142,10 @@ class Consumer:
         ]
         with self.connections.lease() as connection:
             await connection.exchange([("SCRIPT", "LOAD", script.text) for script in every_script()])
-            # Callers take a server without the stream of requests for one to which evaluators come back. So their heartbeat
-            # is there before the stream is, and no caller finds the stream without an evaluator.
-            beat_at, beats = self._beat_at, self.beat_commands()[:2] if self._role == "evaluator" else []
-            try:
-                replies = await connection.exchange([*beats, *commands])
-            except BaseException:
-                self._beat_at = beat_at
-                raise
-            for reply in replies[len(beats) :]:
+            # Callers take a server without the stream of requests for one to which evaluators come back. So the role's
+            # heartbeat is there before the stream is, and no caller finds the stream without an evaluator.
+            beats = [self._role_beat(self._role_ms)] if self._role == "evaluator" else []
+            for reply in (await connection.exchange([*beats, *commands]))[len(beats) :]:
                 if not is_error(reply, "BUSYGROUP"):
                     checked(reply, f"making the group {self.group}")
 

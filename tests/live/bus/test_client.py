@@ -229,6 +229,7 @@ async def test_a_budget_is_kept_where_nobody_answers(
 ) -> None:
     monkeypatch.setattr("bus.transport.CONNECT_SECONDS", CONNECT)  # for the report, where the machine is busy
     await do(connections, "SET", keys("alive", "evaluator"), "one that hangs", "PX", 20_000)
+    await do(connections, "XGROUP", "CREATE", keys("requests"), "evaluators", 0, "MKSTREAM")
     async with Bus(server.url, namespace=namespace(keys), on_failure="deny", connect=CONNECT) as bus:
         start = time.monotonic()
         said = await bus.request(bash(), budget=0.3)
@@ -305,6 +306,7 @@ async def test_a_server_that_becomes_a_replica_in_a_failover_is_tried_again() ->
     connections = Connections(server.url)
     try:
         await do(connections, "SET", keys("alive", "evaluator"), "one", "PX", 60_000)
+        await do(connections, "XGROUP", "CREATE", keys("requests"), "evaluators", 0, "MKSTREAM")
         async with Bus(server.url, namespace="failover") as bus:
             asked = asyncio.create_task(bus.request(bash(), budget=40))
             await until(lambda: do(connections, "XLEN", keys("requests")), "it is asked")
