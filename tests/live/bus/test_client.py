@@ -127,6 +127,48 @@ async def test_a_full_server_is_as_good_as_away(keys: Keys, tmp_path: Path) -> N
 LOST = [("reply", "EXISTS"), ("reply", "XADD"), ("reply", "BLMOVE"), ("command", "XADD"), ("command", "BLMOVE")]
 
 
+@pytest.mark.req("X-06", "X-10")
+@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize("program", ["asynchronous", "synchronous"])
+async def test_a_server_replaced_by_an_empty_one_lets_no_request_pass(keys: Keys, begun: bool, program: str) -> None:
+    """The request was there when the server was killed, or is made before the evaluators are back."""
+    server = Server()
+    server.start()
+    connections = Connections(server.url, connect=CONNECT)
+    bus = Bus(server.url, namespace=namespace(keys), connect=CONNECT)
+
+    async def ask() -> Verdict:
+        if program == "asynchronous":
+            return await bus.request(bash("rm"), budget=BUDGET)
+        return await asyncio.to_thread(lambda: bus.sync().request(bash("rm"), budget=BUDGET))
+
+    async def replace() -> None:
+        await asyncio.to_thread(server.kill)
+        await asyncio.to_thread(server.start)
+
+    async def was_asked() -> bool:
+        return b"cmdstat_xadd" in await do(connections, "INFO", "commandstats")
+
+    try:
+        await do(connections, "SET", keys("alive", "evaluator"), "one", "PX", 60_000)
+        await do(connections, "XGROUP", "CREATE", keys("requests"), "evaluators", 0, "MKSTREAM")
+        if not begun:
+            await replace()
+        asked = asyncio.create_task(ask())
+        if begun:
+            await until(lambda: do(connections, "XLEN", keys("requests")), "it is asked")
+            await replace()
+        await until(was_asked, "the empty server is asked")
+        await publish_hooks(connections, keys, NO_RM)
+        async with evaluating(server.url, keys):
+            said = await asked
+        assert (said.decision, said.fallback) == ("deny", "")
+    finally:
+        await bus.close()
+        await connections.close()
+        server.stop()
+
+
 @pytest.mark.req("B-02", "X-06")
 @pytest.mark.parametrize(("what", "step"), LOST)
 async def test_a_verdict_survives_whatever_is_lost(

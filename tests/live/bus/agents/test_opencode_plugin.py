@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from bus.shim.answer import HookAnswer, pack_answer
 from bus.shim.answer_file import AnswerFile, EventLine, RedisServer, write_answer_file
 from bus.verdicts import Policy, Verdict, failed
 from bus.wire.codec import decode_body
+from tests.live.bus.shim.test_empty_server import servers
 from tests.shim_kit import Fields, World, connect, running_server
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -293,3 +295,25 @@ def test_a_hook_command_that_hangs_is_killed_in_the_plugins_own_time(agent: Open
     assert result["ms"] < 5000
     pid = int((agent.folder / "pid").read_text())
     wait_until(lambda: not Path(f"/proc/{pid}").exists(), "it is gone")
+
+
+@pytest.mark.req("X-06", "X-10")
+@pytest.mark.parametrize("back", ["at once", "later"])
+def test_a_server_replaced_by_an_empty_one_lets_no_call_pass(tmp_path: Path, back: str) -> None:
+    """Its own connection asks again, and leaves a server without evaluators to the hook command, which waits for them."""
+
+    def deny(fields: Fields) -> bytes:
+        return pack_answer(opencode.DIALECT.render(fields[b"event"].decode(), Verdict(decision="deny", reason="no")))
+
+    with servers(tmp_path) as both, ThreadPoolExecutor(1) as pool:
+        agent = OpenCode(tmp_path, both.world.socket)
+        agent.world.alive()
+        playing = pool.submit(agent.play, before("rm -rf /"))
+        wait_until(lambda: agent.world.entries("requests"), "it is asked")
+        both.replace()
+        if back == "later":
+            both.asked()
+        with agent.world.evaluator(deny, both.empty):
+            (result,) = playing.result(PATIENCE)["results"]
+        agent.client.close()
+    assert result["threw"].startswith("no.")
