@@ -75,7 +75,7 @@ async def test_a_call_that_waits_when_the_server_becomes_full_gets_its_answer(
     """Also where the evaluator starts only then: its group and its heartbeat are written there all the same."""
     one, connections, world = small
     await publish_hooks(connections, world.keys, GUARD)
-    await do(connections, "SET", world.keys("alive", "evaluator"), "1")
+    world.alive()
     call = asyncio.create_task(asyncio.to_thread(world.hook, json.dumps(RM).encode()))
     await waits(connections)
     await fill(connections)
@@ -106,7 +106,7 @@ async def test_whoever_may_send_may_read_the_answer_of_a_full_server(
     older = FALLBACK.stdout if await _knows_selectors(connections) else b'"deny"'
     for user, decides in (("shim", b'"deny"'), ("older", older)):
         await do(connections, "CONFIG", "SET", "maxmemory", 12 * MIB)
-        await do(connections, "SET", world.keys("alive", "evaluator"), "1")
+        world.alive()
         world.use(RedisServer(kind="unix", address=str(one.socket), user=user, password="p"))
         call = asyncio.create_task(asyncio.to_thread(world.hook, json.dumps(RM).encode()))
         await waits(connections)
