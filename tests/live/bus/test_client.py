@@ -294,6 +294,7 @@ async def test_the_time_to_connect_is_no_time_of_the_hooks(
         return await connect(self)
 
     await do(connections, "SET", keys("alive", "evaluator"), "one that hangs", "PX", 60_000)
+    await do(connections, "XGROUP", "CREATE", keys("requests"), "evaluators", 0, "MKSTREAM")
     async with Bus(server.url, namespace=namespace(keys), connect=CONNECT) as bus:
         monkeypatch.setattr(Connection, "_open", open_slowly)
         end = time.monotonic() + BUDGET
