@@ -47,8 +47,9 @@ Add an entry to the stream `events`. The sender does not wait for a hook.
 
 Look whether an evaluator is alive, add an entry to the stream `requests`, and wait for one element of the list that you named.
 Without an evaluator, or without an answer in time, decide by your own failure policy. The answer is kept for
-{KEPT_MS // 60_000} minutes, so a repeated request with the same id is evaluated once. `NOMKSTREAM` keeps a server that lost its data recognizable:
-it has no stream until an evaluator is back, so nil is the answer, and the sender tries again for 2 s.
+{KEPT_MS // 60_000} minutes, so a repeated request with the same id is evaluated once.
+`NOMKSTREAM` keeps a server that lost its data recognizable: it has no stream until an evaluator is back, so nil is the answer,
+and the sender tries again for 2 s.
 
 ```text
 {chr(10).join(redis_cli(command) for command in request_commands())}
