@@ -73,9 +73,11 @@ _DOLLAR_WORD = lazy_regex(r"\$[a-z]")  # a lower-case $name may as well be a pas
 _QUOTES = lazy_regex(r"""\\{0,8}["'`]""")
 _FILE_ERROR = lazy_regex(
     r"(?i)(?:permission denied|no such file or directory|is a directory|not a directory|file exists"
-    r"|operation not permitted|read-only file system|too many levels of symbolic links|input/output error)\b"
+    r"|operation not permitted|read-only file system|too many levels of symbolic links|input/output error"
+    r"|password (?:updated|changed|unchanged|expiry)|(?:all )?authentication (?:tokens?|failure)"
+    r"|(?:un)?locking (?:the )?password|cannot (?:lock|open))\b"
 )
-"""An error message after the name of a file: `/etc/passwd: Permission denied`."""
+"""What a program says after the name of a file, or its own: `/etc/passwd: Permission denied`, `passwd: password updated`."""
 
 
 _NAMES_COMMAND = lazy_regex(r"(?i)passw(?:or)?d_?(?:command|cmd)\W*$")

@@ -159,6 +159,9 @@ def test_secrets_known_by_their_place_never_survive(template: str) -> None:
     "text",
     [
         "cat: /etc/passwd: Permission denied",
+        "passwd: all authentication tokens updated",
+        "passwd: password updated successfully",
+        "chpasswd: cannot lock /etc/passwd; try again later",
         "/run/secrets/db_password: No such file or directory",
         "open token: operation not permitted",
         "grep: /etc/shadow-passwd: Is a directory",
