@@ -124,6 +124,9 @@ class Transport:
             # Keep the whole request, because we cannot know whether Redis has it. It has an id, so it counts once.
             with contextlib.suppress(Unreachable):  # a full spool counts what it loses
                 self._keep([entry], "fallback", reason)
+        if isinstance(error, NoFleet) and self._may_have_spooled:  # the server answers, so the record need not wait
+            with contextlib.suppress(Unreachable):
+                await self._drain()
 
     async def _drain(self) -> None:
         """Send the spooled events in order; raises Unreachable, and keeps what is not acknowledged."""

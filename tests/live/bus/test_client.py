@@ -140,7 +140,11 @@ async def test_a_server_replaced_by_an_empty_one_lets_no_request_pass(keys: Keys
     async def ask() -> Verdict:
         if program == "asynchronous":
             return await bus.request(bash("rm"), budget=BUDGET)
-        return await asyncio.to_thread(lambda: bus.sync().request(bash("rm"), budget=BUDGET))
+        return await asyncio.to_thread(ask_synchronously)
+
+    def ask_synchronously() -> Verdict:
+        with bus.sync() as face:
+            return face.request(bash("rm"), budget=BUDGET)
 
     async def replace() -> None:
         await asyncio.to_thread(server.kill)
