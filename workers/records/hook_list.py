@@ -23,8 +23,7 @@ _MOST_CLEAN: Final = 1_000
 _CLEAN: Final[dict[int, tuple[Hook | Endpoint, dict[str, Any]]]] = {}
 """Records without a secret, by the identity of the hook or endpoint that each belongs to.
 
-The guard packs' rules have thousands of texts, and to look for secrets in all of them takes about 100 ms of a core for each list
-(measured on a busy machine).
+The guard packs' rules have thousands of texts, and to look for secrets in all of them takes about 100 ms of a core each time.
 """
 
 
