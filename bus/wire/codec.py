@@ -181,7 +181,7 @@ def _checked(*values: object) -> bool:
 
 
 def unreadable(*values: object) -> str:
-    """Why whoever reads a verdict with these values of a hook would refuse it; empty if they can be read."""
+    """Why a reader would refuse a verdict with these values of a hook; empty if it would not."""
     try:
         for value in values:
             if value:

@@ -10,7 +10,7 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from bus.errors import Unreachable
 from bus.secrets.redaction import redact_url
@@ -102,15 +102,8 @@ class Connection:
             wire = await self._opened(seconds)
             began = time.perf_counter()
             replies = await wire.exchange(commands, seconds, first, firsts)
-        except OSError as error:  # TimeoutError is a subclass
-            await self.close()
-            if self.times is not None:
-                self.times.note_error(error)
-            raise Unreachable(unreachable_text(error)) from error
-        except BaseException:
-            # Cancelled between write and read: without closing, the next caller would get this caller's replies.
-            await self.close()
-            raise
+        except BaseException as error:  # noqa: BLE001 - `_fail` raises it again
+            await self._fail(error)
         if self.times is not None:
             self.times.note(commands, time.perf_counter() - began)
         if self._refused and not self._explains:
@@ -121,14 +114,20 @@ class Connection:
         """Connect if it is not connected: for a caller whose commands say how much time is left. Raises Unreachable."""
         try:
             await self._opened(seconds)
-        except OSError as error:
-            await self.close()
-            if self.times is not None:
-                self.times.note_error(error)
-            raise Unreachable(unreachable_text(error)) from error
-        except BaseException:
-            await self.close()
-            raise
+        except BaseException as error:  # noqa: BLE001 - `_fail` raises it again
+            await self._fail(error)
+
+    async def _fail(self, error: BaseException) -> NoReturn:
+        """Close the connection and raise `error`, as Unreachable if the connection failed.
+
+        A caller may be cancelled between write and read: without closing, the next caller would get this caller's replies.
+        """
+        await self.close()
+        if not isinstance(error, OSError):  # TimeoutError is a subclass
+            raise error
+        if self.times is not None:
+            self.times.note_error(error)
+        raise Unreachable(unreachable_text(error)) from error
 
     async def _opened(self, seconds: float | None) -> Wire:
         if self._wire is None or self._wire.lost:

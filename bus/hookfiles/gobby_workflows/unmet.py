@@ -27,7 +27,7 @@ _GOBBYS: Final[Mapping[str, str]] = {
 def unmet(
     actions: Sequence[tuple[PathParts, Action]], workflow: Workflow, variables: Collection[str] | None
 ) -> Iterator[tuple[PathParts, str]]:
-    """What each action asks for in vain, with its place. `variables` is what the workflow sets, None if unknown."""
+    """What actions ask for and do not get, each with its place. `variables` are those the workflow sets; None if unknown."""
     for path, action in actions:
         if action.kind == "inject_context":
             yield from ((path, text) for text in _sources(action, variables))

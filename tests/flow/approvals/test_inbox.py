@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from bus.events import Event
+from bus.wire.streams import server_now
 from tests.flow.approvals.test_commands import fleethook
 from tests.support.fleet import Fleet, fleet
 from tests.support.gateway import Gateway, start_gateway
@@ -70,6 +71,8 @@ def test_everything_that_waits_is_listed_oldest_first(world: Fleet) -> None:
     )
     waiting = held.call("deploy the inbox", session="held")
     question = held.question("deploy the inbox")
+    # The evaluator estimates the server's clock, and may be some milliseconds ahead of it.
+    wait_until(lambda: world.ask(server_now) > question.asked, "the server's clock is past the question")
     asked = held.call("plainly", session="prompts").result(PATIENCE)
     assert asked.decision == "ask"
     printed = fleethook(world, "inbox", "--json")

@@ -147,4 +147,4 @@ async def test_a_session_that_no_request_reads_is_asked_about_no_more(connection
     for _ in range(10):
         await reading.handed(msgspec.structs.replace(call("other", "ls"), id="e2"))
         asked += bool(reading.recent.commands())
-    assert asked == 3, "the fourth read that brings it in vain is the last one"
+    assert asked == 3, "no read after the fourth unused one brings it"

@@ -100,7 +100,7 @@ def test_a_server_replaced_by_an_empty_one_while_a_slow_hook_runs(tmp_path: Path
             client.rpush(request[b"reply"] + b":wait", "1")
 
         def begin_again(request: Fields) -> bytes | None:
-            wait_until(lambda: calls_of(both.empty, "blmove") > 2)  # it has looked for the note in vain
+            wait_until(lambda: calls_of(both.empty, "blmove") > 2)  # it has looked for the note, which is not there
             note(both.empty, request)
             return pack_answer(DENY)
 

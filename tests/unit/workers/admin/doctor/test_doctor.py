@@ -392,7 +392,7 @@ def test_an_entry_that_somebody_removed_by_hand_is_missed(person: Path) -> None:
     assert (found["events"].status, found["commands"].status) == ("warn", "ok")
     assert found["events"].what.endswith(f"{path} since the install: PreToolUse")
     assert repair_findings(found.values(), Settings(), places, project).done == [], (
-        "whoever removed it may have meant it"
+        "a person may have removed it on purpose"
     )
     path.write_text(path.read_text("utf-8").replace(" -I -S ", " -I "), "utf-8")
     assert repair_findings(_found("claude", project).values(), Settings(), places, project).done == [
