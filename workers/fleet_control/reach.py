@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 import msgspec
@@ -51,24 +53,32 @@ class Reach:
         """Record what is new; raises Unreachable, and keeps it for the next time."""
         if not self._new:
             return
-        key, commands = self._keys("reached"), list[Command]()
+        new, had_none = self._new, self._had_none
+        self._new, self._had_none = {}, set()  # requests are answered meanwhile: what they note goes with the next time
+        try:
+            await self._record(new, had_none)
+        except BaseException:
+            self._had_none |= had_none.difference(self._new)
+            self._new = new | self._new
+            raise
+
+    async def _record(self, new: Mapping[AgentOnHost, tuple[str, ...]], had_none: AbstractSet[AgentOnHost]) -> None:
+        key, commands, asked = self._keys("reached"), list[Command](), list(had_none)
         with self._connections.lease() as connection:
-            looks = [("HGET", key, _name(place)) for place in self._had_none]
+            looks = [("HGET", key, _name(place)) for place in asked]
             in_force, *kept = await connection.exchange([("HKEYS", self._keys("stops")), *looks])
             names = set(checked(in_force, "reading the stops"))
             newer = {
                 place
-                for place, stops in zip(self._had_none, kept, strict=True)
+                for place, stops in zip(asked, kept, strict=True)
                 if not names.isdisjoint((checked(stops, "reading what a host keeps") or b"").split())
             }
-            for place, stops in self._new.items():
+            for place, stops in new.items():
                 if place not in newer:
                     name = _name(place)
                     commands.append(("HSET", key, name, " ".join(stops)) if stops else ("HDEL", key, name))
             for reply in await connection.exchange([*commands, ("PEXPIRE", key, DONE_MS)]):
                 checked(reply, "recording which hosts a stop has reached")
-        self._new.clear()
-        self._had_none.clear()
 
 
 def _name(place: AgentOnHost) -> str:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
 import pytest
 
+from bus.errors import Unreachable
 from bus.shim.answer_file import AnswerFile, server_from_url, write_answer_file
 from bus.shim.main import FLAG
 from bus.system.directories import Directories, directories
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
+from bus.wire.streams import flat
+from tests.support.running import do
 from tests.support.servers import Server
+from tests.support.waiting import CONNECT
 from workers.fleet_control.enforcement import Enforcement
 from workers.fleet_control.flags import keep_flags
 from workers.fleet_control.reach import AgentOnHost, Reach, read_reached
@@ -73,3 +78,42 @@ async def test_what_a_call_said_before_a_stop_does_not_hide_that_the_stop_has_re
     evaluator.note(place.host, place.source, (), said="kept")
     await evaluator.send()
     assert (await read_reached(connections, keys)).kept == (), "its hook command has got the answer that ends it"
+
+
+async def test_what_is_noted_while_earlier_words_are_recorded_is_recorded_next(
+    keys: Keys, connections: Connections
+) -> None:
+    reach = Reach(connections, keys)
+    stop = await place_stop(connections, keys, by="ana")
+    await lift_stops(connections, keys, by="ana")
+    reach.note("h1", "claude", (), said="none")
+    sending = asyncio.create_task(reach.send())
+    await asyncio.sleep(0)  # it has begun, and waits for the server
+    reach.note("h2", "codex", (), said="none")
+    reach.note("h3", "gemini", (stop.id,))
+    await sending
+    await reach.send()
+    assert (await read_reached(connections, keys)).kept == (AgentOnHost(host="h3", source="gemini"),)
+
+
+async def test_what_could_not_be_recorded_is_kept_and_newer_words_count(keys: Keys) -> None:
+    server = Server()
+    server.start()
+    connections = Connections(server.url, connect=CONNECT)
+    try:
+        reach = Reach(connections, keys)
+        reach.note("h1", "claude", ("old",))
+        reach.note("h2", "codex", ("old",))
+        server.kill()
+        sending = asyncio.create_task(reach.send())
+        await asyncio.sleep(0)
+        reach.note("h2", "codex", ("new",))
+        with pytest.raises(Unreachable):
+            await sending
+        server.start()
+        await reach.send()
+        kept = await do(connections, "HGETALL", keys("reached"))
+        assert flat(kept) == {b"h1\nclaude": b"old", b"h2\ncodex": b"new"}
+    finally:
+        await connections.close()
+        server.stop()
