@@ -46,6 +46,9 @@ BACKGROUND: Final = 3600.0
 OUTPUT: Final = 10_000
 """The most characters of a tool's output that a hook gets (P-07)."""
 
+REASON: Final = 8_000
+"""The most bytes of a hook's output in a reason: agents cut from about 10,000 on, and the exit status is at the end (P-10)."""
+
 MOMENTS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "agent_start": ((EventType.AGENT_START.value,), (EventType.USER_PROMPT_SUBMIT.value,)),
     "turn_start": ((EventType.TURN_START.value,), (EventType.USER_PROMPT_SUBMIT.value,)),
@@ -163,7 +166,7 @@ class _Pigo:
         blocks = blocks or (done.timed_out and policy == "deny")
         if not blocks or context or _moment(hook, event) != "tool_start":
             return Outcome(failure=wrong, exit_code=code, output=shown)
-        text = ": ".join(filter(None, (plain(done.stdout).strip(), f"exit status {code}")))
+        text = ": ".join(filter(None, (_printed(done), f"exit status {code}")))
         reason = f"blocked by hook: hook [{hook.plugin}] blocked tool: {text}"
         note = f"{wrong}; pigo counts that as exit 1" if done.timed_out else ""
         return Outcome(decision="deny", reason=reason, note=note, exit_code=code, output=shown)
@@ -311,6 +314,16 @@ def _tool(file: common.Reading, path: PathParts, event: str, text: str) -> str:
         file.warn(place, f"{event} is about no tool, so this hook never runs", hint="leave match out")
     found = "|".join(dict.fromkeys(known for name in names for known in (name, canonical_tool(NAME, name))))
     return found if file.matches(place, (), found) else ""
+
+
+def _printed(done: Finished) -> str:
+    """What a hook printed, as far as every agent takes it with the exit status behind it."""
+    text = plain(done.stdout).strip()
+    raw = text.encode()
+    if len(raw) <= REASON:
+        return text
+    kept = raw[:REASON].decode("utf-8", "ignore")
+    return f"{kept} [fleethook cut {len(text) - len(kept) + done.stdout_cut} characters]"
 
 
 def _arguments(event: Event) -> str:

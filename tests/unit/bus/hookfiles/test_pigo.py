@@ -21,6 +21,7 @@ from bus.hooksets.hookfile import load_hook_file
 from bus.hooksets.in_force import HookSet, Layered
 from bus.outcomes import Outcome
 from bus.system.processes import Finished
+from bus.verdicts import Verdict
 
 PIGO = find_hooks("pigo")
 BASH = Event(
@@ -297,6 +298,17 @@ def test_before_a_tool_everything_but_exit_0_blocks(tmp_path: Path, done: Finish
     assert (got.decision, got.reason, got.failure) == ("deny", reason, "")
     assert got.exit_code == (1 if done.timed_out else done.exit_code)
     assert ("timed out after 10.0 s" in got.note and "pigo counts that as exit 1" in got.note) == done.timed_out
+
+
+@pytest.mark.req("P-10")
+@pytest.mark.parametrize("agent", ["claude", "codex", "copilot", "cursor", "gemini", "opencode", "pigo"])
+def test_the_exit_status_reaches_the_model_behind_an_output_of_any_length(tmp_path: Path, agent: str) -> None:
+    native, can = next((n, c) for n, c in find(agent).capabilities.items() if c.type == BASH.type and c.waits)
+    printed = both(exit_code=4, stdout="\N{HIRAGANA LETTER A}".encode() * 20_000)
+    got = PIGO.outcome(one(tmp_path), BASH, printed, 10)
+    verdict = Verdict(decision=got.decision, reason=got.reason, event="e" * 33)
+    answer = find(agent).render(native, verdict, Event(type=can.type, source=agent, native=native))
+    assert "characters]: exit status 4" in (answer.stdout + answer.stderr).decode()
 
 
 @pytest.mark.req("P-10", "P-12")
