@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bus.config.documents import load
+from bus.config.edit_add import replace_file
 from bus.errors import ConfigError
 from bus.forge.registry import Hook
 from bus.hookfiles.forge import read_entries
@@ -95,7 +96,7 @@ def _save(paths: Sequence[Path], hooks: Sequence[Hook]) -> None:
 
 
 def _write(path: Path, hooks: Sequence[Hook]) -> None:
-    """Write a file in one step. Its other fields stay, and its wrong entries stay where they were."""
+    """Write a file in one step. Its mode, its other fields and its wrong entries stay as they were."""
     document, entries = _as_it_is(path)
     listed: list[Any] = [hook.to_dict() for hook in hooks]
     for number, (raw, known) in enumerate(entries):
@@ -103,12 +104,11 @@ def _write(path: Path, hooks: Sequence[Hook]) -> None:
             listed.insert(number, raw)
     said = listed if isinstance(document, list) else {**document, "hooks": listed}
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    path.touch()  # a new file has this user's usual mode
     try:
-        new.write_text(json.dumps(said, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
+        replace_file(path, json.dumps(said, indent=2, ensure_ascii=False) + "\n")
+    except ConfigError as error:
+        raise OSError(str(error)) from error
 
 
 def _as_it_is(path: Path) -> tuple[dict[str, Any] | list[Any], Sequence[tuple[Any, object | None]]]:
@@ -116,7 +116,11 @@ def _as_it_is(path: Path) -> tuple[dict[str, Any] | list[Any], Sequence[tuple[An
     if not path.is_file():
         return {}, ()
     try:
-        value, entries = load(path).value, read_entries(path, "user")[1]
+        document = load(path)
+        value, entries = document.value, read_entries(path, "user")[1]
+        listed = value.get("hooks") if isinstance(value, dict) else None
+        if listed is not None and not isinstance(listed, list):
+            raise document.error(("hooks",), "hooks has to be a list")
     except (ConfigError, OSError) as error:
         kept = path.with_name(f"{path.name}.unreadable")
         path.replace(kept)

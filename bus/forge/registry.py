@@ -43,9 +43,18 @@ class Hook:
     file: str = field(default="", repr=False, compare=False)
     """The hooks.json that it was loaded from, and is saved to."""
 
+    patterns_changed: ClassVar[int] = 0
+    """How often a hook got another pattern after it was made."""
+
     def __post_init__(self) -> None:
         """Accepts None as an empty environment, as Forge does."""
         self.env = dict(self.env or {})
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Notes a changed pattern, which registries have indexed."""
+        if name == "event_pattern" and name in self.__dict__:
+            Hook.patterns_changed += 1
+        super().__setattr__(name, value)
 
     @property
     def own_timeout(self) -> float | None:
@@ -87,7 +96,7 @@ class Hook:
             timeout=timeout if timeout is USUAL_TIMEOUT else float(timeout),
             working_dir=data.get("working_dir"),
             env=data.get("env") or {},
-            enabled=data.get("enabled", True),
+            enabled=data.get("enabled") is not False,
             description=data.get("description") or "",
         )
         written = made.to_dict()
@@ -147,6 +156,7 @@ class HookRegistry:
         self._lock = threading.RLock()
         self._hooks = _Live()
         self._index: Index[_IndexedHook] = Index()
+        self._patterns = Hook.patterns_changed
 
     @classmethod
     def get_instance(cls) -> HookRegistry:
@@ -164,8 +174,14 @@ class HookRegistry:
 
     @property
     def hooks(self) -> list[Hook]:
-        """All hooks, in order. It is the list itself: changes of it count at the next event."""
+        """All hooks, in order. It is the list itself: changes of it and of its hooks count at the next event."""
         return self._hooks
+
+    @hooks.setter
+    def hooks(self, hooks: Iterable[Hook]) -> None:
+        with self._lock:
+            self._hooks = _Live(hooks)
+            self._hooks.changed = True
 
     def register(self, hook: Hook) -> None:
         """Add a hook at the end, in constant time. A hook with an invalid pattern is kept, with a warning, and never runs."""
@@ -192,8 +208,8 @@ class HookRegistry:
     def get_hooks(self, event: HookEvent) -> list[Hook]:
         """The enabled hooks that fit, in the order of their registration."""
         with self._lock:
-            if self._hooks.changed:
-                self._hooks.changed, self._index = False, Index()
+            if self._hooks.changed or self._patterns != Hook.patterns_changed:
+                self._hooks.changed, self._patterns, self._index = False, Hook.patterns_changed, Index()
                 for hook in self._hooks:
                     self._add(hook)
             found = self._index.find(_key(event))

@@ -386,6 +386,24 @@ def test_a_file_that_cannot_be_read_is_kept_beside_the_new_one(tmp_path: Path) -
     HookConfig.save_project(tmp_path, [Hook("*", "new")])
     assert HookConfig.load_project(tmp_path) == [Hook("*", "new")]
     assert path.with_name("hooks.json.unreadable").read_text() == "{half"
+    path.write_text('{"hooks": {"tool:*": ["of another form"]}}')
+    HookConfig.save_project(tmp_path, HookConfig.load_project(tmp_path))
+    assert "another form" in path.with_name("hooks.json.unreadable").read_text()
+
+
+@pytest.mark.req("F-13")
+def test_saving_keeps_a_file_s_mode_and_its_link(tmp_path: Path) -> None:
+    path, real = tmp_path / ".forge/hooks.json", tmp_path / "dotfiles.json"
+    path.parent.mkdir()
+    real.write_text('{"hooks": [{"event": "*", "command": "x", "enabled": null, "env": {"KEY": "k"}}]}')
+    real.chmod(0o600)
+    path.symlink_to(real)
+    (loaded,) = HookConfig.load_project(tmp_path)
+    assert loaded.enabled is True, "null is the default, as on the bus"
+    HookConfig.save_project(tmp_path, [loaded, Hook("*", "new")])
+    assert path.is_symlink()
+    assert len(json.loads(real.read_text())["hooks"]) == 2
+    assert real.stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.req("F-05")
@@ -400,5 +418,10 @@ def test_the_list_of_hooks_is_live() -> None:
     assert made.get_hooks(BASH) == [second, first]
     made.hooks[0] = Hook("session:end", "3")
     assert made.get_hooks(BASH) == [first]
+    made.hooks[0].event_pattern = "tool:*:bash"
+    assert [hook.command for hook in made.get_hooks(BASH)] == ["3", "1"], "a hook's own change counts too"
     del made.hooks[:]
     assert (made.get_hooks(BASH), len(made)) == ([], 0)
+    made.hooks = [second]
+    made.hooks.append(first)
+    assert made.get_hooks(BASH) == [second, first]
