@@ -125,7 +125,8 @@ class Link:
             return value
         self.data = self.data[end + 2 :]
         if kind == b"-":
-            word = b"EXHAUSTED" if b" exhausted " in text else text.split(b" ", 1)[0]
+            full = b"MAXCLIENTS" if b"max number of clients" in text else text.split(b" ", 1)[0]
+            word = b"EXHAUSTED" if b" exhausted " in text else full
             raise NoAnswer("redis refused: " + word.decode("ascii", "replace"))
         if kind == b"*" and text == b"2":
             return (self.read(), self.read())[1]  # of BLPOP: the key, and what was in it

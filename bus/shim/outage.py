@@ -24,9 +24,13 @@ MARKED_S = 0.25
 RETRY_S = 10.0
 """After so many seconds one call gives a marked server the full time again: else a host that is farther from it than the
 moment which a mark leaves would never find it again."""
-RETURNS = ("LOADING", "BUSY", "MASTERDOWN", "OOM", "EXHAUSTED", "UNBLOCKED", "READONLY")
-"""Errors of a server that will answer soon; EXHAUSTED is a stream with the highest id, which the workers repair. The last two
-come from a server that has become a replica, until the name or the proxy in front of it leads to the new primary."""
+RETURNS = (
+    *("LOADING", "BUSY", "MASTERDOWN", "OOM", "EXHAUSTED", "UNBLOCKED", "READONLY"),
+    *("NOREPLICAS", "CLUSTERDOWN", "MISCONF", "MAXCLIENTS"),
+)
+"""Errors of a server that may answer soon. EXHAUSTED is a stream with the highest id, which the workers repair. UNBLOCKED and
+READONLY come from a server that has become a replica, until the name or the proxy in front of it leads to the new primary;
+NOREPLICAS and CLUSTERDOWN while replicas come back, MISCONF after a save that failed, MAXCLIENTS for want of connections."""
 
 
 def wait_for_return(call: "Any", error: Exception, connected: bool) -> None:

@@ -374,7 +374,8 @@ static bool failed_as(const char *text) { return failure.kind == NO_ANSWER && st
 
 /* Whether a server said that it will answer soon (RETURNS in `bus/shim/outage.py`). */
 static bool returns(void) {
-    static const char *const codes[] = {"LOADING", "BUSY", "MASTERDOWN", "OOM", "EXHAUSTED", "UNBLOCKED", "READONLY"};
+    static const char *const codes[] = {"LOADING",  "BUSY",       "MASTERDOWN",  "OOM",     "EXHAUSTED", "UNBLOCKED",
+                                        "READONLY", "NOREPLICAS", "CLUSTERDOWN", "MISCONF", "MAXCLIENTS"};
     for (size_t at = 0; at < sizeof codes / sizeof *codes; at++)
         if (failed_with(codes[at])) return true;
     return false;
@@ -921,6 +922,7 @@ static int read_reply(Link *link, Value *value, int depth) {
     if (kind == '-') {
         Bytes word = text;
         if (find(text, 0, " exhausted ") >= 0) return fail(NO_ANSWER, "redis refused: EXHAUSTED");
+        if (find(text, 0, "max number of clients") >= 0) return fail(NO_ANSWER, "redis refused: MAXCLIENTS");
         return fail_with_word("redis refused: ", cut(&word, ' '));
     }
     if (kind == '*' && is(text, "2")) { /* of BLPOP: the key, and what was in it */

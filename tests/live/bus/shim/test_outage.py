@@ -114,6 +114,10 @@ def test_a_server_that_is_back_in_time_lets_no_call_pass(tmp_path: Path) -> None
         "LOADING Redis is loading the dataset in memory",
         "BUSY Redis is busy",
         "ERR The stream has exhausted the last possible ID, unable to add more items",
+        "NOREPLICAS Not enough good replicas to write.",
+        "CLUSTERDOWN The cluster is down",
+        "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+        "ERR max number of clients reached",
     ],
 )
 def test_a_server_that_still_reads_its_data_is_asked_again(tmp_path: Path, word: str) -> None:
