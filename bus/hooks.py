@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from bus.matching.exact_calls import ExactCall
-from bus.matching.rules import Rule
+from bus.matching.rule_fields import Rule
 from bus.pacing import Batch, Order
 from bus.verdicts import Hold, Policy
 from bus.workflows.values import Workflow

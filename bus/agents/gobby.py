@@ -97,6 +97,18 @@ _MORE: Final = (
 _CALLS: Final = frozenset({EventType.TOOL_PRE_EXECUTE.value, EventType.PERMISSION_REQUEST.value})
 
 
+def event_types(name: str) -> tuple[str, ...]:
+    """The event patterns for a Gobby event name in any spelling; empty if there is no such event."""
+    return tuple(str(type_) for type_ in EVENTS.get(_unified(name), ()))
+
+
+def handler_events(event: str) -> tuple[str, ...]:
+    """The event patterns of a plugin's handler: Gobby's name of an event in any spelling, or a pattern of Fleethook's types."""
+    if ":" in event or "*" in event:
+        return tuple(part.strip() for part in event.split(","))
+    return event_types(event) or (event,)
+
+
 def _can(type_: str) -> Capability:
     """If Gobby waits, its response has a field for everything; only a tool call has a changed input."""
     waits = type_ in _MORE

@@ -10,7 +10,7 @@ from msgspec import Meta
 from bus.config.field_types import END, Delay, EnvName, Id, Patterns, Seconds, Text
 from bus.hooks import HttpCall, ModelPrompt
 from bus.matching.exact_calls import ExactCall
-from bus.matching.rules import Rule
+from bus.matching.rule_fields import Rule
 from bus.verdicts import Hold, Policy
 
 

@@ -26,7 +26,8 @@ from bus.lazy.conversions import converted
 from bus.lazy.regex import lazy_regex
 from bus.matching.conditions import compile_condition
 from bus.matching.patterns import check_pattern, check_tool
-from bus.matching.rules import Rule, check_rule
+from bus.matching.rule_fields import Rule
+from bus.matching.rules import check_rule
 from bus.pacing import pacing_checks
 from bus.verdicts import Policy
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from bus.config.hook_file_value import HookFile
 from bus.events import Event
 from bus.hooks import Hook, Layer
 from bus.outcomes import Outcome
-from bus.system.processes import Finished
 from bus.verdicts import Policy, Verdict
+
+if TYPE_CHECKING:  # a plugin's process imports this package, and needs no reader of hook files or commands
+    from bus.config.hook_file_value import HookFile
+    from bus.system.processes import Finished
 
 
 class HookDialect(Protocol):

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-from bus.agents.gobby import ALIASES, EVENTS
+from bus.agents.gobby import ALIASES, EVENTS, event_types
 from bus.config.documents import Document, PathParts, Plain, load
 from bus.config.hook_file_value import HookFile, bad_headers
 from bus.config.validation import convert, nearest
@@ -43,9 +43,6 @@ CONFIGS: Final = ("config.yaml", "config.yml")
 
 _KEY: Final = "hook_extensions"
 _SLUG: Final = lazy_regex(r"[^a-z0-9]+")
-_HUMP: Final = lazy_regex(r"(?<=[a-z0-9])(?=[A-Z])")
-
-
 _NAMES: Final[Mapping[str, str]] = {str(type_): name for name, types in EVENTS.items() for type_ in types}
 
 _Seconds = Annotated[float, Meta(gt=0, le=600)]
@@ -87,12 +84,6 @@ class _Webhook(msgspec.Struct, frozen=True, kw_only=True):
     can_block: bool = False
     fail_closed: bool = False
     enabled: bool = True
-
-
-def event_types(name: str) -> tuple[str, ...]:
-    """The event patterns for a Gobby event name in any spelling; empty if there is no such event."""
-    plain = _HUMP.sub("_", name.strip()).replace("-", "_").lower()
-    return tuple(str(type_) for type_ in EVENTS.get(ALIASES.get(plain, plain), ()))
 
 
 def event_name(event: Event) -> str:

@@ -13,12 +13,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from bus.agents import find
+from bus.agents.gobby import event_types
 from bus.config.documents import Document, PathParts, dotted, load
 from bus.config.hook_test_entry import HookTestBefore, HookTestEntry, HookTestEvent
 from bus.config.validation import convert, suggestion
 from bus.errors import ConfigError, PatternError
 from bus.events import SOURCES, Event, EventType, source_name
-from bus.hookfiles.gobby import event_types
 from bus.hooksets.guards import load_pack
 from bus.hooksets.hookfile import HookFile
 from bus.ids import event_id, host_name

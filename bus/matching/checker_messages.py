@@ -12,7 +12,8 @@ from bus.events import Event
 from bus.lazy.conversions import msgpack_decoder
 from bus.matching.conditions import compile_condition
 from bus.matching.disk import Disk, full_disk
-from bus.matching.rules import Match, Rule, judge, unread_notes
+from bus.matching.rule_fields import Rule
+from bus.matching.rules import Match, judge, unread_notes
 
 
 class MatchQuestion(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
 from bus.lazy.regex import lazy_regex
-from bus.matching.facts.package_names import PackageKind, kinds_of_packages
+from bus.matching.facts.kinds import PackageKind
+from bus.matching.facts.package_names import kinds_of_packages
 from bus.matching.flags import Flags, flags_of
 from bus.matching.paths import Place, is_outside, located
 from bus.matching.subcommands import Verbs, verbs_of

@@ -7,10 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from bus.matching.facts.hosts import HostKind
-from bus.matching.facts.package_names import PackageKind
-from bus.matching.losses import Lost
-from bus.matching.statements import Destroyed
+from bus.matching.facts.kinds import Destroyed, HostKind, Lost, PackageKind
 
 Touched = Literal["outside_project", "changes_outside_project", "whole_project", "unset_variable", "own_input"]
 Texts = tuple[str, ...]

@@ -6,15 +6,13 @@ import os
 import subprocess
 from functools import lru_cache
 from time import monotonic
-from typing import Final, Literal
+from typing import Final
 
 from bus.lazy.regex import lazy_regex
+from bus.matching.facts.kinds import Lost
 from bus.matching.paths import Place, is_outside, located, within
 from bus.shell.command_paths import changed
 from bus.shell.commands import Command
-
-Lost = Literal["uncommitted", "untracked", "contents"]
-"""The kinds of work: changes that git has no copy of; untracked files; the content of a file that the command empties."""
 
 _GIT_SECONDS: Final = 0.3
 _REMEMBER_SECONDS: Final = 2

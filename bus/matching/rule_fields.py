@@ -8,9 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from bus.matching.command_match import CommandMatch
-from bus.matching.facts.hosts import HostKind
-from bus.matching.facts.package_names import PackageKind
-from bus.matching.facts.secrets import SecretClass
+from bus.matching.facts.kinds import HostKind, PackageKind, SecretClass
 from bus.verdicts import Decision
 
 RuleDecision = Decision | Literal["warn"]

@@ -12,9 +12,10 @@ from bus.matching.command_facts import CommandFacts
 from bus.matching.command_match import CommandMatch
 from bus.matching.command_rules import command_matcher, finder_of, marks_of
 from bus.matching.disk import Disk, light_disk
-from bus.matching.facts.hosts import HostKind, kinds_of_call
-from bus.matching.facts.package_names import PackageKind, kinds_of_added
-from bus.matching.facts.secrets import Secret, SecretClass, secrets_in
+from bus.matching.facts.hosts import kinds_of_call
+from bus.matching.facts.kinds import HostKind, PackageKind, SecretClass
+from bus.matching.facts.package_names import kinds_of_added
+from bus.matching.facts.secrets import Secret, secrets_in
 from bus.matching.globs import PathMatcher, compile_path_globs
 from bus.matching.limits import read_limit
 from bus.matching.paths import Place, event_place, located

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Final
 from urllib.parse import unquote_plus
 
 from bus.lazy.regex import lazy_regex
-
-Destroyed = Literal["database", "table", "column", "rows", "values"]
-"""`rows` by TRUNCATE, or by DELETE without WHERE; `values` by UPDATE without WHERE."""
+from bus.matching.facts.kinds import Destroyed
 
 _MAX_LENGTH: Final = 64 * 1024
 WORTH: Final = frozenset(["drop", "truncate", "delete", "update"])

@@ -10,8 +10,8 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any
 
+from bus.agents.gobby import handler_events
 from bus.events import Event
-from bus.hooksets.plugins.hooks import handler_events
 from bus.matching.patterns import Index
 from bus.plugins.events import HookEventType
 from bus.plugins.plugin import OBSERVES, HookPlugin, PluginAction

@@ -16,11 +16,10 @@ from bus.events import Event, EventType
 from bus.hooks import Hook
 from bus.matching.command_match import CommandMatch
 from bus.matching.conditions import compile_condition
-from bus.matching.facts.hosts import HostKind
-from bus.matching.facts.package_names import PackageKind
-from bus.matching.facts.secrets import SecretClass
+from bus.matching.facts.kinds import HostKind, PackageKind, SecretClass
 from bus.matching.patterns import Index
-from bus.matching.rules import Incident, Rule, check_rule, judge
+from bus.matching.rule_fields import Incident, Rule
+from bus.matching.rules import check_rule, judge
 from bus.secrets.redaction import redact_text
 
 FOLDER: Final = Path(__file__).parent

@@ -12,13 +12,14 @@ from typing import Any, Final
 
 import msgspec
 
+from bus.agents.gobby import handler_events
 from bus.config.documents import Document, PathParts, Plain, Source, load, stamp
 from bus.config.files import is_gone, read_as_known
 from bus.config.hook_file_value import HookFile
 from bus.config.plugin_entry import PluginEntry
 from bus.config.validation import convert, is_extra, nearest
 from bus.errors import ConfigError
-from bus.hookfiles.gobby import CONFIGS, event_types
+from bus.hookfiles.gobby import CONFIGS
 from bus.hookfiles.gobby_variables import variables_in
 from bus.hooks import Hook, Layer, Plugin, PluginHandler
 from bus.hooksets.plugins.classes import FoundHandler, FoundPlugin
@@ -217,13 +218,6 @@ def _fields(name: str, handler: FoundHandler, events: tuple[str, ...], end: str)
 def hook_id(plugin: str, method: str) -> str:
     """The id of the hook that calls a plugin's handler."""
     return _UNFIT.sub("-", f"{plugin}_{method}")[:64]
-
-
-def handler_events(event: str) -> tuple[str, ...]:
-    """The event patterns of a handler: Gobby's name of an event in any spelling, or a pattern of Fleethook's types."""
-    if ":" in event or "*" in event:
-        return tuple(part.strip() for part in event.split(","))
-    return event_types(event) or (event,)
 
 
 def _unordered(plugins: list[Plugin]) -> Iterator[tuple[str, str, str]]:

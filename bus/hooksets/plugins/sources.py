@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from importlib import metadata
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -15,8 +14,10 @@ from typing import Final, NamedTuple
 from bus.config.files import Stamp, read_file, stamp
 from bus.errors import ConfigError
 from bus.hooksets.plugins.classes import FoundPlugin, plugin_classes, texts_of_source
+from bus.lazy.modules import lazy_module
 from bus.system.directories import directories
 
+metadata = lazy_module("importlib.metadata")  # it imports the standard library's reader of mail, which takes 8 ms
 ENTRY_POINTS: Final = "fleethook.plugins"
 """The group of entry points by which an installed package offers plugins; each is a plugin's name and its class."""
 

@@ -19,13 +19,15 @@ from bus.hooksets.sieve.seen_line import (
 from bus.matching.command_facts import CommandFacts
 from bus.matching.command_match import CommandMatch
 from bus.matching.command_rules import OWN_INPUT_ALONE, marks_of, programs_left_out, programs_of
-from bus.matching.facts.secrets import Secret, SecretClass
+from bus.matching.facts.kinds import SecretClass
+from bus.matching.facts.secrets import Secret
 from bus.matching.facts.sql_files import ENDINGS
 from bus.matching.flags import flag_names
 from bus.matching.globs import PathIndex, literal_of
 from bus.matching.needles import NOTHING, Needles, needle_search, needles_in_literals, needles_of, worth
 from bus.matching.paths import place_of
-from bus.matching.rules import Rule, marks
+from bus.matching.rule_fields import Rule
+from bus.matching.rules import marks
 from bus.matching.statements import WORTH
 from bus.matching.subcommands import first_words, subcommand_needles
 from bus.shell.commands import CHANGES, Commands

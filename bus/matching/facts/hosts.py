@@ -8,18 +8,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import Final, Literal
+from typing import Final
 from urllib.parse import unquote
 
 from bus.events import Event
 from bus.lazy.regex import lazy_regex
+from bus.matching.facts.kinds import HostKind
 from bus.shell.commands import Command
 from bus.shell.words import is_hidden
 from bus.tool_words import one_spelling, texts_in
-
-HostKind = Literal["public", "plain", "metadata", "collector"]
-"""`public`: no address of this machine or a private network. `plain`: a public one, reached without TLS. `metadata`: a cloud's
-address for credentials of the machine. `collector`: a service that shows everybody what is sent to it, or a tunnel."""
 
 _URL: Final = lazy_regex(r"(?i)(?:--?[\w.-]+=)?([a-z][a-z0-9+.-]{1,15})://([^/\s\"'<>|?#\\]+)")
 _PLAIN: Final = frozenset({"http", "ftp", "git", "ws", "telnet", "tftp", "svn", "rtsp", "ldap", "smtp"})

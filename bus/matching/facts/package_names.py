@@ -7,21 +7,17 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib.resources import files
 from itertools import islice
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, NamedTuple, get_args
 
 from bus.events import Event
 from bus.lazy.regex import lazy_regex
+from bus.matching.facts.kinds import PackageKind
 from bus.matching.facts.manifests import SERVERS, manifest_of, packages_in
 from bus.matching.facts.package_specs import ADDRESS, PROGRAMS, Package, Registry, packages_of
 from bus.matching.paths import Place, located
 from bus.shell import Command, commands
 from bus.shell.words import is_hidden, shown
 from bus.tool_arguments import added_texts_of, paths_of
-
-PackageKind = Literal["imitation", "unknown_program", "unpinned_source"]
-"""`imitation`: a name that differs from that of a popular package by one sign. `unknown_program`: a package that npx, uvx and
-their like download and run, and that is not widely known. `unpinned_source`: code from an address or a repository, without the
-commit or the hash that says which code it is."""
 
 _LOCAL_FIRST: Final = frozenset({"npx", "npm", "pnpm", "bunx", "bun"})
 """Programs that run what the project has, before they download anything."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from bus.lazy.regex import lazy_regex
 from bus.matching.facts.command_secrets import IN_COMMANDS, places_in_commands
+from bus.matching.facts.kinds import SecretClass
 from bus.matching.facts.password_places import ANY_PLACE, DATA_SOURCE, PASSWORD_PLACES
 from bus.matching.facts.random_values import (
     LEAST_BITS,
@@ -25,9 +26,6 @@ from bus.matching.facts.random_values import (
 )
 from bus.matching.facts.token_formats import OTHER_PRIVATE_KEYS, PRIVATE_KEY, TOKEN_FORMATS, WEBHOOK_URL
 from bus.matching.regexes import compile_regex
-
-SecretClass = Literal["known", "random"]
-"""`known`: a key or token of a known format. `random`: a value beside a name such as `password` that looks random."""
 
 
 class Secret(NamedTuple):

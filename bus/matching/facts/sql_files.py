@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from bus.lazy.regex import lazy_regex
+from bus.matching.facts.kinds import Destroyed
 from bus.matching.paths import Place, located
-from bus.matching.statements import Destroyed, destroyed
+from bus.matching.statements import destroyed
 from bus.shell.commands import Command
 
 ENDINGS: Final = (".sql", ".cql", ".psql", ".pgsql", ".ddl", ".tsql", ".plsql", ".hql")

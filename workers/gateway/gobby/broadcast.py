@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from bus.agents.gobby import event_types
 from bus.agents.payloads import mapping
 from bus.errors import DecodeError, PatternError
 from bus.events import Event
-from bus.hookfiles.gobby import event_types
 from bus.matching.patterns import parse_pattern
 from bus.wire.codec import read_json
 from workers.gateway.gobby.names import kebab, plain, unified, unified_of

@@ -11,10 +11,10 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from bus.agents.gobby import event_types
 from bus.config.settings import GobbyReload
 from bus.errors import DecodeError, FleethookError, Unreachable
 from bus.events import Event, EventType
-from bus.hookfiles.gobby import event_types
 from bus.hooks import Endpoint
 from bus.hooksets.in_force import HookSet, Watcher
 from bus.http.webhook_client import WebhookClient

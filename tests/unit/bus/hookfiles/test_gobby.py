@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from bus.agents.gobby import EVENTS
+from bus.agents.gobby import EVENTS, event_types
 from bus.config.hook_file_value import HookFile
 from bus.errors import DecodeError
 from bus.events import Event
 from bus.hookfiles import find_http
-from bus.hookfiles.gobby import HOOKS, event_types
+from bus.hookfiles.gobby import HOOKS
 from bus.hooks import Endpoint, Hook, HttpCall
 from bus.hooksets.hookfile import load_foreign, parse_hook_file
 from bus.matching.patterns import check_pattern

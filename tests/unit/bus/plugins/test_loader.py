@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from bus.plugins.schema import problems_of
 from bus.testing.memory_bus import SyncMemoryBus
 from tests.support.plugins import DENIES, plugin, tool_call
 
+ROOT = Path(__file__).parents[4]
 SCHEMA = {
     "type": "object",
     "required": ["url"],
@@ -179,3 +182,12 @@ class Later(Tested):
     assert [part.hook for part in verdict.parts] == ["tested_check"]
     asked = hook_plugin(file).request(tool_call("ls"))
     assert (asked.decision, asked.reason) == ("ask", "found"), "a handler that the source does not show is called too"
+
+
+@pytest.mark.req("X-14")
+def test_a_plugins_process_starts_without_the_readers_of_commands_and_hook_files() -> None:
+    """Each reload starts one, so it imports what it runs plugins with, and no more."""
+    code = "import sys, bus.plugins.process; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    heavy = {"bus.shell", "bus.matching.rules", "bus.config.documents", "bus.hookfiles.gobby", "email", "yaml"}
+    assert not heavy & {*done.stdout.split()}

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from bus.agents.gobby import handler_events
 from bus.errors import ConfigError
 from bus.hooksets.plugins.classes import plugin_classes
-from bus.hooksets.plugins.hooks import handler_events
 from bus.hooksets.plugins.sources import find_source
 from tests.support.plugins import plugin
 
