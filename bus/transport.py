@@ -40,6 +40,8 @@ _AT_ONCE: Final = 0.001
 _AGAIN_SECONDS: Final = 5.0
 """How long after an outage an evaluator may take until it says that it works at a request, or that the request is held."""
 
+_GAP_SECONDS: Final = 2.0
+"""How long a note may be missing that was there: a server that lost its data gets it again within a second."""
 _OUTAGE_SECONDS: Final = 2.0
 _OUTAGE_PART: Final = 0.2
 MARKED_SECONDS: Final = 0.25
@@ -239,7 +241,9 @@ class Transport:
                         (added,) = await connection.exchange([add])
                         _check_added(checked(added, "asking again after an outage"))
                         tried_until, again_until = 0.0, time.monotonic() + _AGAIN_SECONDS
-                    runs = await held.look(connection) or time.monotonic() < again_until
+                    runs = await held.look(connection)
+                    again_until = max(again_until, time.monotonic() + _GAP_SECONDS) if runs else again_until
+                    runs = runs or time.monotonic() < again_until
                     wait = min(left, WAIT_SLICE) if runs else _AT_ONCE
                     command: Command = ("BLMOVE", reply, reply, "LEFT", "LEFT", f"{wait:.3f}")
                     raw = await _answer(connection, command, wait + 2 * WAIT_SLICE)

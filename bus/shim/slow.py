@@ -13,6 +13,8 @@ LATE_S = 2.0
 """How many seconds late a reply may be before the server counts as away."""
 AGAIN_S = 5.0
 """How long after an outage an evaluator may take until it says that it works at a request that was sent again."""
+GAP_S = 2.0
+"""How long a note may be missing that was there: a server that lost its data gets it again within a second."""
 AT_ONCE = b"0.001"
 
 
@@ -53,6 +55,7 @@ def wait_longer(
             runs = exchange(limit, b"EXISTS", note)
         if isinstance(runs, bytes) and runs[:4] == b"FH1 ":
             call.provisional = runs
+        again = max(again, now + GAP_S) if runs else again
         if runs and now >= deadline:
             call.waits, call.soft, call.end = True, until, call.hard
         going = bool(runs) or now < again

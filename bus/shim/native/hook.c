@@ -67,6 +67,7 @@
 #define SLICE_S 1.0
 #define LATE_S 2.0
 #define AGAIN_S 5.0
+#define GAP_S 2.0
 #define SEND_S 1.0
 #define SEND_BYTES 2097152.0
 #define LOOK_S 0.5
@@ -1224,6 +1225,7 @@ static int wait_longer(Call *call, Link *link, Bytes reply, double longest, Valu
         }
         if (runs.type == BYTES && starts(runs.bytes, "FH1 ")) call->provisional = runs.bytes;
         bool going = truthy(&runs);
+        if (going) again = most_of(again, now + GAP_S);
         if (going && now >= deadline) {
             call->waits = true;
             call->soft = until;
