@@ -93,6 +93,8 @@ class _Dialect:
         arguments = mapping(unpacked(data.get("tool_args", data.get("arguments"))))
         known = CAPABILITIES.get(native)
         kept: dict[str, Any] = without(data, _IN_DATA if tool else ())
+        if native == EventType.USER_PROMPT_SUBMIT and isinstance(data.get("user_input"), str):
+            kept.setdefault("prompt", data["user_input"])
         return Event(
             type=known.type if known else native_type(NAME, native),
             source=NAME,

@@ -55,7 +55,8 @@ def log_ending(hook: Hook, event: Event, done: Finished, seconds: float) -> None
         line for line in (part.translate(_UNPRINTABLE).strip() for part in stderr_end.splitlines()) if line
     )
     what = wrong or f"{hook_name(hook)} ended well"
-    log.warning("%s at event %s%s", what, event.id or event.type, f"; stderr: {text}" if text else "")
+    level = logging.ERROR if done.timed_out else logging.WARNING  # F-11
+    log.log(level, "%s at event %s%s", what, event.id or event.type, f"; stderr: {text}" if text else "")
 
 
 def log_failure(event: Event, why: str) -> None:

@@ -156,7 +156,9 @@ HOOKS: Final = {NAME: _Forge()}
 
 def event_fields(event: Event) -> dict[str, Any]:
     """The event as Forge writes it (F-02); native names and the agent's own payload are in `data.fleethook`."""
-    data: dict[str, Any] = dict(event.data)
+    # A program for Forge gets the data that it sent, without what the bus adds to it.
+    own = event.raw.get("data") if event.source == NAME and event.raw is not None else None
+    data: dict[str, Any] = dict(own if isinstance(own, dict) else event.data)
     kind, tool = event.type, None
     if event.tool:
         tool, data["tool_args"] = event_facts.tool_call(NAME, event)

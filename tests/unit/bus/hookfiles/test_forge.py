@@ -14,6 +14,7 @@ from bus.config.hook_file_value import HookFile, from_document, to_document
 from bus.errors import ConfigError
 from bus.events import Event
 from bus.hookfiles import find_hooks
+from bus.hookfiles.command_results import log_ending
 from bus.hookfiles.forge import event_fields
 from bus.hookfiles.locations import forge_files, forge_global_files, forge_project_files, forge_project_root
 from bus.hooks import Hook, Layer
@@ -494,3 +495,24 @@ def test_an_event_of_forge_keeps_the_time_that_it_says(tmp_path: Path) -> None:
     assert json.loads(FORGE.stdin(one(tmp_path), event))["timestamp"] == 1795311862.25
     other = Event(type="tool:pre_execute", source="claude", time=1_800_000_000_500)
     assert FORGE.variables(one(tmp_path), other)["FORGE_TIMESTAMP"] == "1800000000.5"
+
+
+@pytest.mark.req("F-02", "B-08")
+def test_a_prompt_of_forge_is_where_conditions_look_and_its_hooks_get_the_data_as_sent(tmp_path: Path) -> None:
+    data = {"user_input": "what is the password?", "own": 1}
+    sent = {"type": "user:prompt_submit", "timestamp": 1.5, "data": data, "session_id": "s", "working_dir": "/p"}
+    event = find("forge").read("", json.dumps(sent).encode())
+    assert event.data["prompt"] == "what is the password?", "the same for every agent"
+    assert json.loads(FORGE.stdin(one(tmp_path), event))["data"] == data
+
+
+@pytest.mark.req("F-11")
+def test_a_timeout_is_logged_as_an_error_and_a_failure_as_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    hook, event = one(tmp_path), Event(type="tool:pre_execute")
+    log_ending(hook, event, Finished(signal=15, timed_out=True, stderr=b"so far"), 2.0)
+    log_ending(hook, event, Finished(exit_code=3, stderr=b"why"), 0.1)
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
+    assert "timed out after 2.0 s" in caplog.messages[0]
+    assert caplog.messages[1].endswith("stderr: why")
