@@ -123,14 +123,16 @@ def _effective(program: Program, here: tuple[Installed, ...], cwd: Path) -> Iter
 
 def _version(program: Program) -> tuple[int, ...]:
     """The version that the program prints; empty if it prints none or does not exist."""
-    found = re.search(r"\d+(?:\.\d+)+", _said_version(program))  # "codex-cli 0.169.0", "2.1.330 (Claude Code)"
+    # "codex-cli 0.169.0", "2.1.330 (Claude Code)", perhaps below a warning
+    found = next((match for line in _said_version(program) if (match := re.search(r"\d+(?:\.\d+)+", line))), None)
     return tuple(int(part) for part in found[0].split(".")[:3]) if found else ()
 
 
-def _said_version(program: Program) -> str:
+def _said_version(program: Program) -> list[str]:
+    """The lines that the program prints for --version."""
     found = next((path for name in program.binaries if (path := shutil.which(name))), None)
     if found is None:
-        return ""
+        return []
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         run = subprocess.run(
             [found, "--version"],
@@ -140,9 +142,9 @@ def _said_version(program: Program) -> str:
             text=True,
             stdin=subprocess.DEVNULL,
         )
-        if run.returncode == 0 and run.stdout.strip():
-            return run.stdout.strip().splitlines()[0]
-    return ""
+        if run.returncode == 0:
+            return run.stdout.splitlines()
+    return []
 
 
 def _program(program: Program, version: tuple[int, ...], cwd: Path) -> Check:

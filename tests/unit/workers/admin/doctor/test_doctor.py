@@ -109,6 +109,7 @@ def test_the_server_of_an_answer_file_comes_back_as_its_url(url: str) -> None:
     ("agent", "said", "version"),
     [
         ("codex", "codex-cli 0.169.0", "0.169.0"),
+        ("codex", "WARNING: no PATH\ncodex-cli 0.169.0", "0.169.0"),
         ("claude", "2.1.330 (Claude Code)", "2.1.330"),
         ("qwen", "v0.24.4", "0.24.4"),
     ],
