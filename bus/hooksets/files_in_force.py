@@ -29,6 +29,7 @@ _TRIES: Final = 5
 """How often a file that changes while it is read is read again. After that, the next check reads it."""
 
 _LINE: Final = re.compile(r"[0-9]+")
+_MARKS: Final = re.compile(r"(?:---|\.\.\.)?\s*(?:#.*|~|null|Null|NULL)?")
 
 
 class Rejected(NamedTuple):
@@ -64,19 +65,20 @@ class FileInForce(NamedTuple):
 def file_in_force(path: Path, layer: Layer, folder: Path | None, known: Kept | None = None) -> FileInForce:
     """The content of a hook file that is in force. Keeps it in `folder`, for other and later processes.
 
-    `known` is what this process had in force; it counts if the folder cannot be used. If the file is gone, nothing of it
-    is in force or kept. Raises ConfigError if no content of it can be read, now or before.
+    `known` is what this process had in force; it counts, and is kept again, if the copy in the folder is lost or damaged.
+    If the file is gone, nothing of it is in force or kept. Raises ConfigError if no content of it can be read, now or before.
     """
     for _ in range(_TRIES):
         before = _sources(path, folder)
-        kept = (read_kept(folder, path) if folder is not None else None) or known
+        on_disk = read_kept(folder, path) if folder is not None else None
+        kept = on_disk or known
         if is_gone(path):
             if folder is not None and kept is not None:
                 forget(folder, path)
             return FileInForce(HookFile(), sources=before)
         found, new = _judge(path, layer, kept)
         whole = found._replace(sources=(*before, *found.file.sources), kept=new)
-        if new == kept or new is None or folder is None:
+        if new == on_disk or new is None or folder is None:  # a copy that was lost or damaged is written again
             return whole
         try:
             with locked(folder):
@@ -221,7 +223,9 @@ def _key(problem: ConfigError) -> str:
 
 
 def _blank(text: str) -> bool:
-    return all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines())
+    """Whether a file has nothing but comments and the marks around a document: `---` may be all that is written by now."""
+    lines = (line.strip() for line in text.splitlines())
+    return all(not line or line.startswith(("#", "%")) or _MARKS.fullmatch(line) for line in lines)
 
 
 def _digest(text: str | None, problems: list[ConfigError]) -> str:

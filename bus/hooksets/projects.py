@@ -20,11 +20,12 @@ from bus.errors import ConfigError
 from bus.hooks import Hook
 from bus.hooksets.files_in_force import FileInForce, Rejected, left_out
 from bus.hooksets.hookfile import HookFile, load_hook_file
-from bus.hooksets.last_good import Copy, Kept, forget, locked, read_kept, write_kept
+from bus.hooksets.last_good import Copy, Kept, forget, kept_file, locked, read_kept, write_kept
 from bus.hooksets.named_files import named_files
 from bus.hooksets.pins import script_digest
 from bus.hooksets.trust import (
     GONE,
+    LOST,
     WAITS,
     Trusted,
     content_digest,
@@ -44,47 +45,48 @@ _MOST_SCRIPT: Final = 256 * 1024
 def project_in_force(path: Path, store: Path, folder: Path | None, known: Kept | None = None) -> FileInForce:
     """The trusted content of a project's file; nothing if the user does not trust it.
 
-    `known` is the trusted content as this process knows it; it counts if the folder cannot be used.
+    `known` is the trusted content as this process knows it; it counts, and is kept again, if the kept copy is lost.
     """
     entry = trusted_entry(path, store)
     if entry is None:
-        return FileInForce(HookFile(), sources=_sources(path, store))
+        return FileInForce(HookFile(), sources=_sources(path, store, folder))
     digest = digest_now(path)
     kept = trusted_content(path, entry, folder, known)
     if digest == entry.digest:
         file, new = read_trusted(path)
         if new.digest != entry.digest or digest_now(path) != digest:  # it changed meanwhile: the next check reads it
             again = (Source(str(path), NOTHING),)
-            return FileInForce(HookFile(), sources=again) if kept is None else _as_kept(path, store, kept)
-        if kept is None:
+            return FileInForce(HookFile(), sources=again) if kept is None else _as_kept(path, store, folder, kept)
+        if trusted_content(path, entry, folder) is None:
             _keep(folder, new)
         rejected = tuple(left_out(file, new.files_text()))
-        return FileInForce(file, rejected, new.files_text(), (*_sources(path, store), *file.sources), new)
+        return FileInForce(file, rejected, new.files_text(), (*_sources(path, store, folder), *file.sources), new)
     if kept is None:
-        log.warning(
-            "%s changed since it was trusted, and the trusted content was not kept; none of its hooks run", path
-        )
-        return FileInForce(HookFile(), sources=_sources(path, store))
-    return _as_kept(path, store, kept)._replace(rejected=(changed_since_trust(path, digest),))
+        lost = changed_since_trust(path, digest, LOST)
+        return FileInForce(HookFile(), (lost,), sources=_sources(path, store, folder))
+    if trusted_content(path, entry, folder) is None:
+        _keep(folder, kept)
+    found = _as_kept(path, store, folder, kept)
+    return found if found.rejected else found._replace(rejected=(changed_since_trust(path, digest),))
 
 
-def _as_kept(path: Path, store: Path, kept: Kept) -> FileInForce:
+def _as_kept(path: Path, store: Path, folder: Path | None, kept: Kept) -> FileInForce:
     """The trusted content, without reading the project."""
     try:
         file = from_document(kept.contents or {}, layer="project")
     except ConfigError as error:
-        log.error("%s: the kept trusted content cannot be read, so none of its hooks run: %s", path, error)
-        return FileInForce(HookFile(), sources=_sources(path, store))
-    return FileInForce(file, (), kept.files_text(), _sources(path, store), kept)
+        log.error("%s: the kept trusted content cannot be read: %s", path, error)
+        return FileInForce(HookFile(), (changed_since_trust(path, "", LOST),), sources=_sources(path, store, folder))
+    return FileInForce(file, (), kept.files_text(), _sources(path, store, folder), kept)
 
 
-def changed_since_trust(path: Path, digest: str) -> Rejected:
-    """The message about a project's file that changed since the user trusted it."""
+def changed_since_trust(path: Path, digest: str, meanwhile: str = "") -> Rejected:
+    """The message about a project's file that changed since the user trusted it, and what is in force `meanwhile`."""
     if is_gone(path):
         reason, rest = GONE.split("; ", 1)
-        return Rejected(str(path), digest, (ConfigError(reason, file=str(path)),), rest)
+        return Rejected(str(path), digest, (ConfigError(reason, file=str(path)),), meanwhile or rest)
     problem = ConfigError("the file, or one that it names, changed since it was trusted", file=str(path), line=1)
-    return Rejected(str(path), digest, (problem,), WAITS)
+    return Rejected(str(path), digest, (problem,), meanwhile or WAITS)
 
 
 def trusted_content(path: Path, entry: Trusted, folder: Path | None, known: Kept | None = None) -> Kept | None:
@@ -112,8 +114,9 @@ def accept(path: Path, store: Path, folder: Path, digest: str = "") -> Trusted:
 
 def withdraw_trust(path: Path, store: Path, folder: Path) -> bool:
     """Withdraw the trust and forget the trusted content; returns whether there was any."""
+    was_trusted = untrust(path, store)  # first: who still sees the trust keeps its content
     forget(folder, Path(os.path.realpath(path)))
-    return untrust(path, store)
+    return was_trusted
 
 
 def read_trusted(path: Path) -> tuple[HookFile, Kept]:
@@ -151,8 +154,10 @@ def digest_now(path: Path) -> str:
         return ""
 
 
-def _sources(path: Path, store: Path) -> tuple[Source, ...]:
-    return tuple(Source(str(name), stamp(name)) for name in (path, store))
+def _sources(path: Path, store: Path, folder: Path | None) -> tuple[Source, ...]:
+    """The file, the list of trusted projects, and the file that keeps the trusted content."""
+    kept = () if folder is None else (kept_file(folder, Path(os.path.realpath(path))),)
+    return tuple(Source(str(name), stamp(name)) for name in (path, store, *kept))
 
 
 def _pinned(hook: Hook, folder: str) -> Hook:

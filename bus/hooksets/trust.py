@@ -33,6 +33,9 @@ from bus.system.locks import write_private
 log = logging.getLogger("fleethook.hooks")
 
 WAITS: Final = "newer content waits for your trust (`fleethook hooks trust` shows it); what you trusted stays in force"
+LOST: Final = (
+    "what you trusted was not kept, so none of its hooks run until you trust it again (`fleethook hooks trust`)"
+)
 GONE: Final = "the file is gone; its trusted rules stay in force until `fleethook hooks untrust`"
 
 _CHUNK: Final = 1024 * 1024

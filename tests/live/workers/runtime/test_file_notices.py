@@ -79,3 +79,17 @@ async def rejections(connections: Connections, keys: Keys) -> list[dict[str, Any
         for one in await stream(connections, keys)
         if one.fields[b"event"] == b"hooks:rejected"
     ]
+
+
+async def test_a_file_that_nobody_could_ever_read_is_said_to_each_session(
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path
+) -> None:
+    """Nothing of it is in force, and its user hears why, not only that no guard is in force."""
+    user = tmp_path / "fleethook.yaml"
+    user.write_text("hooks: [")
+    async with evaluating(server.url, keys, user_file=user, last_good=tmp_path / "last-good"):
+        first, again = [await ask(connections, keys, session="s1") for _ in range(2)]
+        assert f"{user}:2:1: " in first.notes[0]
+        assert first.notes[0].endswith("nothing of it is in force")
+        assert again.notes == ()
+        assert again.waiting == first.waiting

@@ -257,3 +257,38 @@ def test_a_file_that_becomes_a_bad_link_changes_nothing(file: Path, folder: Path
     assert [hook.id for hook in file_in_force(file, "user", folder).file.hooks] == before
     file.unlink()
     assert file_in_force(file, "user", folder).file.hooks == ()
+
+
+@pytest.mark.parametrize("damage", ["", "{", None])
+@pytest.mark.parametrize("text", [GOOD, "hooks: ["])
+def test_a_copy_that_is_lost_or_damaged_is_kept_again(file: Path, folder: Path, damage: str | None, text: str) -> None:
+    """By a process that still has the content in force: else the next start would have nothing."""
+    file.write_text(GOOD)
+    running = file_in_force(file, "user", folder)
+    copy = kept_file(folder, file)
+    before = copy.read_bytes()
+    file.write_text(text)
+    if damage is None:
+        copy.unlink()
+    else:
+        copy.write_text(damage)
+    now = file_in_force(file, "user", folder, running.kept)
+    assert any(source.path == str(copy) for source in now.sources), "the loss of the copy is seen"
+    assert ids(now) == ["a", "b", "e"]
+    assert copy.read_bytes() == before
+    assert ids(file_in_force(file, "user", folder)) == ["a", "b", "e"], "a later process has it"
+
+
+@pytest.mark.parametrize(
+    "text", ["---\n", "--- # mine\n", "---\n...\n", "%YAML 1.2\n---\n", "# mine\n---\n\n", "null\n"]
+)
+def test_a_file_with_the_marks_of_a_document_alone_is_empty(file: Path, folder: Path, text: str) -> None:
+    """An editor or a program that writes in parts has written this much of a file; `{}` and `hooks: []` are on purpose."""
+    file.write_text(GOOD)
+    file_in_force(file, "user", folder)
+    file.write_text(text)
+    found = file_in_force(file, "user", folder)
+    assert ids(found) == ["a", "b", "e"]
+    assert "the file is empty" in found.rejected[0].text
+    file.write_text("{}\n")
+    assert ids(file_in_force(file, "user", folder)) == []

@@ -324,3 +324,26 @@ def test_what_cannot_be_read_is_not_trusted(project: Project) -> None:
     with pytest.raises(ConfigError):
         project.accept()
     assert project.commands() == []
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_kept_content_that_is_lost_is_kept_again_or_its_loss_is_said(project: Project, *, changed: bool) -> None:
+    """A process that has it keeps it again, whether the project changed meanwhile or not; a later one can only say so."""
+    project.accept()
+    running = project.now()
+    copy = kept_file(project.kept, project.file)
+    if changed:
+        project.file.write_text("hooks: []\n")
+    copy.write_text("{")
+    again = project_in_force(project.file, project.store, project.kept, running.kept)
+    assert [hook.id for hook in again.file.hooks] == ["check"]
+    assert any(source.path == str(copy) for source in again.sources), "the loss of the copy is seen"
+    project.file.write_text("hooks: [{on: '*', command: worse}]\n")
+    assert project.commands() == ["scripts/check.sh"], "a later process has it"
+    copy.unlink()
+    found = project.now()
+    assert found.file.hooks == ()
+    (lost,) = found.rejected
+    assert "what you trusted was not kept, so none of its hooks run" in lost.text
+    whole = json.loads(copy.read_bytes()) if copy.exists() else {}
+    assert whole == {}, "nothing is kept that nobody trusted"
