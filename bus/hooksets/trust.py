@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from bus.config.documents import Source, Stamp, loads, read_file, stamp
+from bus.config.files import is_gone
 from bus.errors import ConfigError
 from bus.hooksets.named_files import is_below, matched_files, named_files
 from bus.lazy.conversions import from_json
@@ -115,11 +116,15 @@ def project_file(
     """The nearest hook file in a folder or above it, within the repository, the file system and the home directory.
 
     The home directory, `/` and the folder of the user's own file `user` are not projects. `trusted` has the trusted files
-    by folder: they count even if they are gone.
+    by folder: they count even if they are gone. A folder that is gone belongs to the project of the folder above it.
     """
     home = os.path.realpath(os.path.expanduser("~"))
     try:
         folder = Path(os.path.realpath(cwd))
+        while is_gone(folder):
+            if str(folder) in trusted:
+                return Path(trusted[str(folder)][0])
+            folder = folder.parent
         device = os.stat(folder).st_dev
         while str(folder) != home and folder != folder.parent and os.stat(folder).st_dev == device:
             found = _preferred(config_file(folder), trusted.get(str(folder), ()))
@@ -127,10 +132,7 @@ def project_file(
                 own = found is not None and user is not None and os.path.realpath(found) == os.path.realpath(user)
                 return None if own else found
             folder = folder.parent
-    except (
-        OSError,
-        ValueError,
-    ):  # a folder that is gone or cannot be read has no project; ValueError: a NUL in its name
+    except (OSError, ValueError):  # a folder that cannot be read has no project; ValueError: a NUL in its name
         return None
     return None
 

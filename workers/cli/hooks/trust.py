@@ -107,11 +107,12 @@ def untrust(fleet: Context, folder: Path | None) -> None:
 
 
 def _take_back(fleet: Context, path: Path) -> None:
+    from bus.hooksets.projects import withdraw_trust
     from bus.hooksets.trust import trusted_entry
-    from bus.hooksets.trust import untrust as take
 
     fleet.require_person("hooks untrust")
-    store = fleet.directories().trust_file
+    places = fleet.directories()
+    store = places.trust_file
     if trusted_entry(path, store) is not None:  # announced before a worker can notice it, who knows no name
         from bus.hooksets.guard_changes import file_mark
         from bus.hooksets.hookfile import HookFile
@@ -120,7 +121,7 @@ def _take_back(fleet: Context, path: Path) -> None:
 
         about = f"{host_name()}\n{file_mark(str(path), HookFile().digest)}"
         report_losses(fleet, "hooks untrust", str(path), ["the project's hooks\nuntrusted"], about=about)
-    if taken := take(path, store):
+    if taken := withdraw_trust(path, store, places.last_good):
         record_host(fleet)
     if fleet.json:
         fleet.data({"path": str(path), "trusted": False, "was_trusted": taken})

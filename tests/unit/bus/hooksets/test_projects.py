@@ -87,6 +87,19 @@ def test_a_deleted_file_keeps_its_rules_until_the_trust_is_taken_back(project: P
     assert not kept_file(project.kept, project.file).exists()
 
 
+def test_a_folder_that_is_gone_belongs_to_its_project(project: Project) -> None:
+    """An agent may work in a folder that it has removed; and the project's own folder may be moved away."""
+    project.accept()
+    assert trusted_file(project.folder / "build" / "out", project.store) == project.file
+    project.folder.rename(project.folder.parent / "away")
+    assert trusted_file(project.folder, project.store) == project.file
+    assert trusted_file(project.folder / "build", project.store) == project.file
+    assert [hook.id for hook in project.now().file.hooks] == ["check"]
+    assert trusted_file(project.folder.parent / "away", project.store) != project.file
+    assert withdraw_trust(project.file, project.store, project.kept)
+    assert trusted_file(project.folder, project.store) is None
+
+
 def test_a_new_file_of_another_name_takes_the_place_once_it_is_trusted(project: Project) -> None:
     project.accept()
     project.file.unlink()
