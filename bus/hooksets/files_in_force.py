@@ -61,6 +61,11 @@ class FileInForce(NamedTuple):
     kept: Kept | None = None
     """The contents to keep for later; None if nothing of the file could be read."""
 
+    @property
+    def version(self) -> str:
+        """The beginning of the content's digest; empty without a file, `unread` if none of its content was ever in force."""
+        return self.file.digest[:8] or ("unread" if self.rejected else "")
+
 
 def file_in_force(path: Path, layer: Layer, folder: Path | None, known: Kept | None = None) -> FileInForce:
     """The content of a hook file that is in force. Keeps it in `folder`, for other and later processes.

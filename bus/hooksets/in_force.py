@@ -46,7 +46,6 @@ log = logging.getLogger("fleethook.hooks")
 POLL_SECONDS: Final = 0.5
 """How often the published version and the files are checked: a change is in force within a second."""
 _NO_VERDICT: Final = {"decision": "", "reason": ""}
-_UNREAD: Final = "unread"  # the version of a layer whose file nobody could ever read: its messages count, without hooks
 _MOST_SETS: Final = 64
 _MOST_FOLDERS: Final = 1024
 PREPARED: Final[dict[tuple[tuple[object, ...], ...], HookSet]] = {}
@@ -389,8 +388,7 @@ class Watcher:
             watched = self._files[path] = WatchedFile(layer, path, self.trust_file, self.last_good, check)
         found = watched.current(POLL_SECONDS)
         self.guards.compare(layer, path, found)
-        waiting = tuple(rejected.text for rejected in found.rejected)
-        return Layered(layer, found.file.digest[:8] or (_UNREAD if waiting else ""), found.file, waiting)
+        return Layered(layer, found.version, found.file, tuple(rejected.text for rejected in found.rejected))
 
 
 def compile_file(layer: Layer, file: HookFile) -> HookSet:
