@@ -6,6 +6,7 @@ and `delete`.
 
 from __future__ import annotations
 
+import posixpath
 import shlex
 from collections.abc import Mapping
 from functools import lru_cache
@@ -24,6 +25,8 @@ from bus.tool_words import (
     DELETE_WORDS,
     DIRECTORIES,
     EMPTYING_WORDS,
+    END_WORDS,
+    KILL_WORDS,
     LANGUAGE_NAMES,
     LANGUAGES,
     LOSING_WORDS,
@@ -31,6 +34,8 @@ from bus.tool_words import (
     NAME,
     ON_PATH,
     OPERATIONS,
+    PATCH_FOLDERS,
+    PATCH_WORDS,
     PATCHES,
     PATHS,
     READ_WORDS,
@@ -93,7 +98,7 @@ def infer(tool: str, arguments: Mapping[str, Any]) -> Inferred:
     if tool in CANONICAL or not tool:
         return _NOTHING
     call = _call(tool, arguments)
-    found = _request(tool, call) or _statement(call) or _program(tool, call) or _on_files(call)
+    found = _request(tool, call) or _patch(call) or _statement(call) or _program(tool, call) or _on_files(call)
     found = found or _code(call) or _shell(call) or _file(call)
     operation = next((value for name in OPERATIONS if isinstance(value := arguments.get(name), str)), "")
     words = WORD.findall(operation.lower()) if NAME.fullmatch(operation) else []
@@ -129,6 +134,21 @@ def _request(native: str, call: _Call) -> Inferred | None:
     return _lines(line) if line else None
 
 
+def _patch(call: _Call) -> Inferred | None:
+    """A call that applies a patch to files, such as `git_apply {"repo_path": …, "patch": …}`."""
+    if call.words.isdisjoint(PATCH_WORDS):
+        return None
+    arguments = call.arguments
+    text = "\n".join(value for name in (*PATCHES, *CONTENTS) if isinstance(value := arguments.get(name), str))
+    changed = patched_files(text)
+    if not changed:
+        return None
+    base = next((value for name in PATCH_FOLDERS if isinstance(value := arguments.get(name), str)), "")
+    paths = [path if path.startswith("~") else posixpath.join(base, path) for path in changed]
+    named = [value for name in ("path", "file_path") if isinstance(value := arguments.get(name), str) and value != base]
+    return Inferred(("write", "edit"), ToolAlias("write", {}), {"paths": [*named, *paths], "content": text})
+
+
 def _program(native: str, call: _Call) -> Inferred | None:
     """A call of a tool that is named after a program, such as `git_push`."""
     line = program_command(native, call.arguments)
@@ -159,13 +179,21 @@ def _on_files(call: _Call) -> Inferred | None:
         service = _field(arguments, ("service", "service_name", "name", "unit"))
         if service:
             return _command(call, ["systemctl", verb, arguments[service]])
-    if "pid" in arguments and "kill" in words:
-        return _command(call, ["kill", arguments["pid"]])
-    if not words.isdisjoint(("kill", "killall", "pkill")) and isinstance(
-        name := arguments.get("name", arguments.get("process_name")), str
-    ):
-        return _command(call, ["pkill", name])
-    return None
+    return _ended(call)
+
+
+def _ended(call: _Call) -> Inferred | None:
+    """A call that ends processes, by number or by name."""
+    words, arguments = call.words, call.arguments
+    about = "process" in words or not call.server.isdisjoint(("process", "processes"))
+    if words.isdisjoint(KILL_WORDS if not about else (*KILL_WORDS, *END_WORDS)):
+        return None
+    numbers = next((arguments[name] for name in ("pid", "pids", "process_id") if name in arguments), None)
+    if numbers is not None:
+        return _command(call, ["kill", *(numbers if isinstance(numbers, list) else [numbers])])
+    named = ("process_name", "name", "process", "pattern", "image_name") if about else ("process_name", "name")
+    found = next((value for name in named if isinstance(value := arguments.get(name), str)), "")
+    return _command(call, ["pkill", found]) if found else None
 
 
 def _shell(call: _Call) -> Inferred | None:

@@ -70,6 +70,19 @@ PATHS: Final = (
 
 PATCHES: Final = ("patch", "diff", "patch_text", "patch_content", "input", "changes")
 """Arguments that may be a patch, which names its files itself."""
+PATCH_WORDS: Final = frozenset(["patch", "apply", "diff", "hunk"])
+"""Words in the names of tools that apply a patch."""
+PATCH_FOLDERS: Final = (
+    "repo_path",
+    "repository_path",
+    "repo",
+    "root",
+    "cwd",
+    "workdir",
+    "working_directory",
+    "directory",
+)
+"""Arguments that name the folder which a patch's paths start from."""
 
 
 CONTENTS: Final = (
@@ -215,6 +228,9 @@ EMPTYING_WORDS: Final = frozenset(["clear", "empty", "wipe", "purge"])
 
 
 STOPPING_WORDS: Final = ("stop", "disable", "mask")
+KILL_WORDS: Final = ("kill", "killall", "pkill", "taskkill")
+END_WORDS: Final = ("terminate", "end", "stop", "quit", "signal", "close")
+"""Words that end something; in the name of a tool about processes they end a process."""
 
 
 MOVE_WORDS: Final = frozenset(["move", "rename", "mv"])

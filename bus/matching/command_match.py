@@ -9,7 +9,9 @@ from msgspec import Meta
 
 from bus.matching.facts.kinds import Destroyed, HostKind, Lost, PackageKind
 
-Touched = Literal["outside_project", "changes_outside_project", "whole_project", "unset_variable", "own_input"]
+Touched = Literal[
+    "outside_project", "changes_outside_project", "whole_project", "unset_variable", "own_input", "own_process"
+]
 Texts = tuple[str, ...]
 
 
@@ -127,7 +129,8 @@ class CommandMatch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         Meta(
             description="The place that a path among the arguments names; with `changes_outside_project` a path that the "
             "command writes, replaces or removes. `unset_variable`: at `$x/` or `$x/*`, where the line "
-            "never sets `x`; `own_input`: a redirection empties the file before the command reads it.",
+            "never sets `x`; `own_input`: a redirection empties the file before the command reads it; `own_process`: an "
+            "argument is the number of a process of Fleethook's, on the event's own host.",
             examples=[["outside_project", "whole_project"]],
         ),
     ] = ()

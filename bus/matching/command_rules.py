@@ -11,6 +11,7 @@ from bus.matching.command_facts import CommandFacts
 from bus.matching.command_match import CommandMatch, Touched
 from bus.matching.facts.branches import branch_of
 from bus.matching.facts.hosts import kinds_of
+from bus.matching.facts.own_processes import names_own_process
 from bus.matching.facts.sql_files import destroyed_by_files
 from bus.matching.flags import compile_flags
 from bus.matching.globs import PathMatcher, compile_path_globs, compile_text_glob, text_of
@@ -319,5 +320,6 @@ _TOUCHES: Final[Mapping[Touched, Callable[[PathMatcher], Fits]]] = {
     "whole_project": _whole_check,
     "unset_variable": lambda _left_out: lambda facts: facts.is_root_if_unset,
     "own_input": lambda _left_out: lambda facts: facts.empties_own_input,
+    "own_process": lambda _left_out: lambda facts: names_own_process(facts.arguments, facts.place),
 }
 """By the word in `touches`, the function that makes its check. Its argument matches the paths that are left out."""

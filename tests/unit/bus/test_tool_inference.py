@@ -32,6 +32,9 @@ from tests.support.rows import rows
         ("mcp__term__run", {"args": ["rm", "-rf", "/"]}, ("bash",), "rm -rf /"),
         ("mcp__desktop__start_process", {"executable": "rm", "arguments": "-rf /"}, ("bash",), "rm -rf /"),
         ("mcp__desktop__kill_process", {"name": "fleethook"}, ("bash",), "pkill fleethook"),
+        ("mcp__process__terminate", {"name": "redis-server"}, ("bash",), "pkill redis-server"),
+        ("mcp__desktop__kill_process", {"pid": 4711}, ("bash",), "kill 4711"),
+        ("mcp__os__end_process", {"pids": [47, 11]}, ("bash",), "kill 47 11"),
         ("mcp__fs__remove_directory", {"path": "/"}, ("delete", "bash"), "rm -r /"),
         ("mcp__fs__move_file", {"source": "a", "destination": "/etc/b"}, ("bash", "write"), "mv a /etc/b"),
     ],
@@ -219,3 +222,31 @@ def test_the_files_of_a_write_are_found_in_patches_and_under_any_name(given: dic
         )
         rules = Index([(hook, hook.on) for hook in load_pack("fleethook-itself").rules]).find(event)
         assert [hook.id for hook in rules if hook.rule is not None and judge(hook.rule, event) is not None]
+
+
+@pytest.mark.req("X-09")
+@rows(
+    ("native", "given", "paths"),
+    [
+        (
+            "mcp__git__git_apply",
+            {"repo_path": "/home/dev/app", "patch": "--- a/x.py\n+++ b/x.py\n"},
+            ["/home/dev/app/x.py"],
+        ),
+        ("mcp__git__apply_patch", {"patch": "--- a/.claude/settings.json\n+++ /dev/null\n"}, [".claude/settings.json"]),
+        ("mcp__p__apply_diff", {"diff": "*** Begin Patch\n*** Update File: a\n*** End Patch"}, ["a"]),
+        ("mcp__edit__patch_file", {"path": "b", "content": "--- a/c\n+++ b/c\n"}, ["b", "c"]),
+    ],
+)
+def test_a_tool_that_applies_a_patch_writes_the_files_that_the_patch_names(
+    native: str, given: dict[str, Any], paths: list[str]
+) -> None:
+    found = canonical_input("claude", native, given)
+    assert infer(canonical_tool("claude", native), found).tools[0] == "write"
+    assert found["paths"] == paths
+
+
+@pytest.mark.req("X-09")
+def test_a_manifest_that_is_applied_is_no_patch() -> None:
+    given = {"manifest": "--- \nkind: Pod\n", "content": "---\nkind: Pod"}
+    assert "paths" not in canonical_input("claude", "mcp__kubernetes__kubectl_apply", given)
