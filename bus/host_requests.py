@@ -26,7 +26,7 @@ _MARGIN_SECONDS: Final = 0.02
 """The evaluator keeps this time to write the whole verdict."""
 
 _SLICE_SECONDS: Final = 1.0
-"""The length of one wait for a host where slow hooks run; then the note is read, which says whether they still run."""
+"""The length of one wait for a host; then it is asked whether its worker is still there, or whether slow hooks still run."""
 
 _MOST_HOSTS: Final = 10_000
 
@@ -99,7 +99,7 @@ class Hosts:
     async def ask(
         self, event: Event, changes: Mapping[str, Any], policy: Policy, deadline: int, latest: int, seconds: float
     ) -> Verdict | None:
-        """The verdict of the host, within `seconds`; None if it does not answer. Raises Unreachable.
+        """The verdict of the host, within `seconds`; None if it does not answer, or its worker ends. Raises Unreachable.
 
         While a note says that slow hooks run there, it waits until `latest`, by the server's clock like `deadline`.
         """
@@ -107,11 +107,19 @@ class Hosts:
         if wait <= 0:
             return None
         add = self._add(event, changes, policy, reply, "deadline", deadline, "latest", latest)
+        end, alive, raw, before = time.monotonic() + wait, True, None, [add]
         # BLPOP and not BLMOVE, which a server at its memory limit refuses.
-        with self._connections.lease() as connection:
-            replies = await connection.exchange([add, ("BLPOP", reply, f"{wait:.3f}")], seconds=wait + 1.0)
-        checked(replies[0], f"asking host {event.host}")
-        raw = checked(replies[1], f"waiting for host {event.host}")
+        while alive and raw is None and (left := end - time.monotonic()) > 0:
+            look: Command = ("EXISTS", self._keys("alive", role(event.host)))
+            wait = min(_SLICE_SECONDS, left)
+            with self._connections.lease() as connection:
+                *added, there, row = await connection.exchange(
+                    [*before, look, ("BLPOP", reply, f"{wait:.3f}")], seconds=wait + 1.0
+                )
+            for answer in added:
+                checked(answer, f"asking host {event.host}")
+            alive, before = checked(there, f"looking for host {event.host}") == 1, []
+            raw = checked(row, f"waiting for host {event.host}")
         until = time.monotonic() + max(0, latest - deadline) / 1000
         while raw is None and (left := until - time.monotonic()) > 0:
             wait = min(_SLICE_SECONDS, left)

@@ -95,6 +95,7 @@ class Placement:
             if latest > deadline:
                 seconds = min(seconds, max(_LEAST_SECONDS, (deadline - clock.now()) / 1000))
             answer = await self._hosts.ask(event, changes, policy, deadline, latest, seconds) if state.alive else None
+            state = await self._hosts.state(event.host) if answer is None else state  # its worker may have ended
         except FleethookError:
             answer = None
         if answer is not None:

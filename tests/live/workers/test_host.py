@@ -184,6 +184,22 @@ async def test_a_host_that_is_silent_is_answered_for_within_the_budget(
         assert not said.fallback, "the fleet's own hooks did answer"
 
 
+async def test_a_call_does_not_wait_for_a_host_whose_worker_ends(
+    server: Server, keys: Keys, connections: Connections
+) -> None:
+    await publish_hooks(connections, keys, hooks(rule("fleets", "rm")))
+    await do(connections, "SET", keys("alive", f"host-{LAPTOP}"), "1", "PX", BUDGET_MS)
+    async with evaluating(server.url, keys):
+        _, reply = await put(connections, keys, bash(), host=LAPTOP, budget=10 * BUDGET_MS)
+
+        async def is_asked() -> bool:
+            return bool(await do(connections, "XLEN", keys("requests", LAPTOP)))
+
+        await until(is_asked, "the host is asked")
+        await do(connections, "DEL", keys("alive", f"host-{LAPTOP}"))
+        assert (await verdict(connections, reply)).decision == "abstain", "nothing is known of hooks there"
+
+
 async def test_what_was_handed_out_before_is_not_run_again(
     server: Server, keys: Keys, connections: Connections, tmp_path: Path
 ) -> None:
