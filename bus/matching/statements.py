@@ -11,7 +11,8 @@ from urllib.parse import unquote_plus
 from bus.lazy.regex import lazy_regex
 from bus.matching.facts.kinds import Destroyed
 
-_MAX_LENGTH: Final = 64 * 1024
+_MAX_LENGTH: Final = 256 * 1024
+"""As much as is read of a whole command line."""
 WORTH: Final = frozenset(["drop", "truncate", "delete", "update"])
 """Every text that destroys something contains at least one of these words, in some case."""
 _WORTH: Final = lazy_regex("|".join(sorted(WORTH)), re.IGNORECASE)
@@ -39,7 +40,7 @@ _ALWAYS: Final = lazy_regex(r"(?:\(\s*)*(?:(\d+)\s*=\s*\1|true|1|''\s*=\s*'')(?:
 
 @lru_cache(maxsize=256)
 def destroyed(text: str) -> frozenset[Destroyed]:
-    """The kinds of data that the statements of `text` destroy; empty for a text without SQL. The first 64 KiB are read."""
+    """The kinds of data that the statements of `text` destroy; empty for a text without SQL. The first 256 KiB are read."""
     if not _WORTH.search(text):
         return frozenset()
     plain = _OPTION.sub("", text[:_MAX_LENGTH], count=1) if text.startswith("-") else text[:_MAX_LENGTH]

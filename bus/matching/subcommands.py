@@ -38,6 +38,7 @@ _GIT_COMMANDS: Final = frozenset(
     )
 )
 _MOST_VERBS: Final = 8
+_MOST_WORDS: Final = 64
 _GLOB: Final = lazy_regex(r"[*?[]")
 
 
@@ -108,10 +109,10 @@ def compile_alternative_words(word: str) -> Callable[[str], bool]:
 
 
 def verbs_of(command: Command) -> Verbs:
-    """The first words of a command that are not options, eight at most."""
+    """The first words of a command that are not options: eight at most, besides those that may be values of options."""
     values = _VALUES.get(command.program)
     found: list[tuple[str, bool]] = []
-    option, several = "", False
+    option, several, sure = "", False, 0
     for word in command.words:
         if word[:1] == "-" and len(word) > 1:
             option = "" if "=" in word else word
@@ -122,7 +123,8 @@ def verbs_of(command: Command) -> Verbs:
             several = True
         elif found or not several or word in _GIT_COMMANDS or not _GIT_COMMANDS.intersection(command.words):
             found.append((word, False))  # the value of `-C "$each"` in a loop is every word that the loop goes through
-        if len(found) == _MOST_VERBS:
+        sure += bool(found) and not found[-1][1]
+        if sure == _MOST_VERBS or len(found) == _MOST_WORDS:
             break
         option = ""
     return tuple(found)

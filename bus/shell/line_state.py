@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from bus.lazy.regex import lazy_regex
-from bus.shell.budget import Budget
+from bus.shell.budget import FULL, Budget
 from bus.shell.commands import Command
 from bus.shell.inner import Arg, Inner, names, read_options
 from bus.shell.interpreters import find_interpreter
@@ -38,7 +38,7 @@ _INSTALLER: Final = lazy_regex(r"(?i)(?:install|setup|bootstrap)[\w.-]*|[\w.-]+\
 _DELETERS: Final = frozenset({"rm", "srm", "grm", "rimraf"})
 _OUTPUT: Final = UNKNOWN + UNSET + MAYBE_EMPTY + "/"
 _MOST: Final = 2048
-_LONGEST: Final = 64 * 1024
+_LONGEST: Final = FULL.length
 
 
 SOCKET: Final = "nc"

@@ -315,8 +315,9 @@ def _joined(
     sources = tuple(source for _, piece in pieces for source in piece)
     choices = [values or ("",) for values, _ in pieces]
     length = sum(max(map(len, values)) for values in choices)
-    if length > MAX_LENGTH:
-        return (UNKNOWN,), sources  # `x=$x$x` over and over
+    if length > (longest := scope.budget.limits.length):  # a literal word is never longer than its line
+        scope.budget.stop(f"a word of it has more than {longest} characters")  # `x=$x$x` over and over
+        return (UNKNOWN,), sources
     most = scope.budget.limits.word
     count = prod(map(len, choices))
     if count > most:

@@ -21,7 +21,7 @@ NODES: Final = 32 * 1024
 _MOST_JOINED: Final = 16
 """The most texts that one f-string becomes."""
 _ADDRESS: Final = ("https://", "http://")
-_LONGEST_TEXT: Final = 8 * 1024
+_LONGEST_TEXT: Final = 64 * 1024
 """Of one value: `x = x + x` over and over must not fill the memory."""
 
 
@@ -111,8 +111,13 @@ class PythonValues:
         """The texts that an expression may have as its value; UNKNOWN for a part that only running it can tell."""
         self.steps += 1
         if depth > 40 or self.steps > NODES * 4:
+            self.cut = True
             return [UNKNOWN]
-        return [text if len(text) <= _LONGEST_TEXT else UNKNOWN for text in self._texts(node, depth)[:MOST]]
+        found = self._texts(node, depth)[:MOST]
+        if any(len(text) > _LONGEST_TEXT for text in found):
+            self.cut = True
+            return [text if len(text) <= _LONGEST_TEXT else UNKNOWN for text in found]
+        return found
 
     def _texts(self, node: ast.expr, depth: int) -> list[str]:
         if isinstance(node, ast.Constant):

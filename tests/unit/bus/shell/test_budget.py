@@ -30,13 +30,27 @@ FILLERS = [f"/tmp/{number}" for number in range(600)]
         "mapfile -t a <<E\n" + "\n".join(FILLERS) + '\n/etc\nE\nrm -rf "${a[@]}"',
         "; ".join(f"echo {number} > f{number}" for number in range(600)) + "; echo 'rm -rf /etc' > z; sh z",
         "pwsh -c '" + "Write-Output a; " * 1200 + "Remove-Item -Recurse /etc'",
+        "bash -c \"" + "echo a b c\n" * 9000 + "rm -rf /etc\"",
+        "s='" + "echo a b c\n" * 9000 + "rm -rf /etc'; eval \"$s\"",
+        "cat > x.sh <<'E'\n" + "echo a b c\n" * 9000 + "rm -rf /etc\nE\nsh x.sh",
+        "a=/etc; " + "a=$a$a; " * 18 + "rm -rf $a",
+        "rm -rf {" + "a," * 40_000 + "/etc}",
+        "python3 -c 'import os; os.system(\"" + "echo a; " * 1500 + "rm -rf /etc\")'",
+        "powershell -Command \"" + "Get-ChildItem | " * 5000 + "Remove-Item -Recurse -Force /etc\"",
     ],
-    ids=range(15),
+    ids=range(22),
 )
 def test_nothing_behind_a_limit_passes_unseen(command: str) -> None:
     """Issue 10, item A1: over the budget is not "no opinion", also in code and in lists of arguments."""
     rule = Rule(commands=(CommandMatch(program=("rm",), touches=("outside_project",)),))
     assert judge(rule, Event(type="tool:pre_execute", tool="bash", input={"command": command})) is not None
+
+
+@pytest.mark.req("X-09")
+def test_a_statement_behind_64_kib_of_others_is_read() -> None:
+    rule = Rule(commands=(CommandMatch(program=("psql",), destroys=("table",)),))
+    line = "psql -c '" + "SELECT 1; " * 20_000 + "DROP TABLE users'"
+    assert judge(rule, Event(type="tool:pre_execute", tool="bash", input={"command": line})) is not None
 
 
 @pytest.mark.req("X-09")
