@@ -11,10 +11,13 @@ from typing import Any, Final, NamedTuple
 
 from bus.errors import PatternError
 from bus.lazy.regex import lazy_regex
+from bus.matching.condition_growth import Growth, growth_of, tokens_of
 
 MAX_LOOPS_DEEP: Final = 3
 MAX_GROWING_LOOPS: Final = 4
 """The most loops in a condition that also concatenates texts or lists: each loop may double the result of the one before."""
+MAX_GROWTH: Final = 256
+"""By how much a value of a condition may be larger than its event."""
 _MAX_LITERAL_ROUNDS: Final = 100_000
 CHEAP_MICROSECONDS: Final = 3000.0
 """The highest cost that an event loop may compute itself; other callers wait for it."""
@@ -23,10 +26,11 @@ _MOST_COUNTED: Final = 100_000
 """The most elements that are counted. Above it, the cost is too high anyway."""
 
 STRING: Final = r"""[rR]?(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
-_STRINGS: Final = lazy_regex(STRING)
 _TOKEN: Final = lazy_regex(r"\.\s*(?:all|exists|exists_one|map|filter)\s*\(|[(\[{)\]},]")
-_MATCHES: Final = lazy_regex(r"\.\s*matches\s*\(\s*(" + STRING + r")?")
+_MATCHES: Final = lazy_regex(r"\.\s*matches\s*\((?:\s*(" + STRING + r")\s*\))?")
 _COUNTED: Final = lazy_regex(r"\{\s*\d{2,}|\{\s*\d*\s*,")
+_COUNT: Final = lazy_regex(r"\{\s*(\d+)\s*(?:,\s*(\d*)\s*)?\}")
+_COMPUTED_PATTERN: Final = 5000.0
 
 
 _TEXTS: Final = (str, bytes)
@@ -78,21 +82,33 @@ class Shape(NamedTuple):
     """How deep loops are nested."""
     literal: int
     """The number of elements of the longest literal list."""
-    matches: bool
+    matches: int
     slow_matches: bool
     """Whether it has a regular expression that is computed for each event, or that has a counted repetition."""
+    patterns: float
+    """The microseconds that compiling its regular expressions takes, which the library does at each match."""
+    growth: Growth
 
     def microseconds(self, size: Size) -> float:
         """What it may cost with an event of this size."""
-        rounds = float(max(size.longest, self.literal)) ** self.depth if self.depth else 0.0
-        each = 1 + size.elements / 10 + size.characters / 1000
-        matching = size.characters * (5.0 if self.slow_matches else 0.05) if self.matches else 0.0
-        return size.elements * 6 + size.characters / 250 + rounds * each + matching * max(1.0, rounds)
+        longest = max(size.longest, self.literal, 1) * self.growth.lists
+        rounds = longest**self.depth if self.depth else 0.0
+        copy = (size.elements / 10 + size.characters / 1000) * self.growth.values
+        uses = rounds
+        for depth, of_loop in self.growth.uses:  # all elements of a list together are as large as the list
+            uses += longest**depth + copy * longest ** (depth - 1 if of_loop else depth)
+        for depth, used in self.growth.collected:  # the library copies the list at each element that it adds
+            uses += longest ** (depth + 2) / 20 * (1 + used * size.elements * self.growth.values)
+        matching = (
+            self.patterns + size.characters * (5.0 if self.slow_matches else 0.05) * self.growth.values * self.matches
+        )
+        return size.elements * 6 + size.characters / 250 + uses + matching * max(1.0, rounds)
 
 
 def shape_of(text: str) -> Shape:
     """The shape of a condition; PatternError if its text shows that it costs too much."""
-    plain = _STRINGS.sub("''", text)
+    tokens = tokens_of(text)
+    plain = " ".join(tokens)
     depth = deepest = loops = literal = 0
     commas: list[tuple[bool, int]] = []  # of each open bracket: whether it belongs to a loop, and its commas so far
     for match in _TOKEN.finditer(plain):
@@ -121,6 +137,21 @@ def shape_of(text: str) -> Shape:
             f"the condition has {loops} loops and concatenates; {MAX_GROWING_LOOPS} loops is the most with `+`",
             hint="each loop may double the result of the one before",
         )
+    growth = growth_of(tokens)
+    if deepest and growth.values > MAX_GROWTH:
+        raise PatternError(
+            f"a value of the condition may become {growth.values:.0f} times as large as the event; {MAX_GROWTH} is the most",
+            hint="each loop multiplies it by the uses of the loop's variable in it",
+        )
     patterns = list(_MATCHES.finditer(text))
     slow = any(found[1] is None or _COUNTED.search(found[1]) for found in patterns)
-    return Shape(deepest, literal, bool(patterns), slow)
+    compiling = sum(_COMPUTED_PATTERN if found[1] is None else _compiling(found[1]) for found in patterns)
+    return Shape(deepest, literal, len(patterns), slow, compiling, growth)
+
+
+def _compiling(pattern: str) -> float:
+    """The microseconds that compiling a pattern takes: counts within one another multiply it, 0.3 for each (measured)."""
+    counted = 1.0
+    for low, high in _COUNT.findall(pattern):
+        counted = min(counted * max(1, int((high or low)[:6])), 1e9)
+    return counted * 0.3

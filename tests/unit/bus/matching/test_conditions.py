@@ -57,6 +57,11 @@ def test_a_condition_reads_the_event_and_the_verdict(text: str, expected: bool) 
         ('"\ud800" == event.tool', "bad condition"),
         ("a?" * 900, "bad condition"),
         ("!" * 1990, "bad condition"),
+        ("[event.input.x]" + ".map(a, a + a + a + a + a + a + a + a)" * 3 + "[0] == ''", "512 times as large"),
+        ("[1]" + ".map(a, [a, a, a, a, a, a, a, a])" * 7 + ".size() > 0", "times as large"),
+        ("[1]" + ".map(a, {'x': a, 'y': a, 'z': a, 'v': a, 'w': a})" * 10 + ".size() > 0", "times as large"),
+        ("'''a'b''' == '' || " + "event.input.l.all(a, // '\n" * 4 + "true))))", "nests 4 loops"),
+        (r"r'\' != '' && " + "event.input.l.all(a, " * 4 + "a == ''))))" + r" && r'\' != ''", "nests 4 loops"),
     ],
 )
 def test_a_bad_condition_is_refused_when_it_is_loaded(text: str, said: str) -> None:

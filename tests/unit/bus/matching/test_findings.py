@@ -17,6 +17,7 @@ from bus.matching.disk import Disk, light_disk
 from bus.matching.findings import Findings, ask, checker, holds, unanswered
 from bus.matching.rules import TOO_LARGE, CommandMatch, Rule, judge
 from bus.system.child import ChildProcess
+from tests.support.rows import rows
 from workers.runtime.rule_checks import RuleChecks
 
 RM = Rule(commands=(CommandMatch(program=("rm",)),))
@@ -178,3 +179,24 @@ async def test_agents_take_turns_however_much_one_of_them_asks(monkeypatch: pyte
         go.set()
         await asyncio.gather(*many, one)
     assert order == ["many", "many", "one", "many", "many", "many"], "four may wait, the rest is too much at once"
+
+
+@pytest.mark.req("X-09")
+@rows(
+    ("text", "elements"),
+    [
+        ("event.input.list.map(a, event).size() > 0", 100),
+        ("event.input.list.filter(a, a != '').filter(a, a != '').size() > 0", 400),
+        ("event.input.text.matches('(' + event.input.text + '{1,99}){1,99}')", 1),
+        ("event.input.text.matches('(a{1,100}){1,100}b')", 1),
+        ("event.input.list.exists(a, event.input.list.exists(b, a + b + event.input.text == ''))", 40),
+    ],
+    ids=range(5),
+)
+def test_a_condition_that_takes_milliseconds_is_not_checked_on_the_event_loop(text: str, elements: int) -> None:
+    """Each took from 3 to 90 ms for an estimate of 0.1 to 2 ms, and no other request was answered meanwhile."""
+    event = Event(type="tool:pre_execute", tool="bash", input={"text": "a" * 2000, "list": ["a"] * elements})
+    assert compile_condition(text).is_costly(size_of(event.facts()))
+    small = Event(type="tool:pre_execute", tool="edit", input={"path": "a", "edits": [{"old": "a", "new": "b"}] * 5})
+    usual = "event.input.edits.exists(e, e.old.contains('x') || e.new.matches('[0-9]+')) && event.tool == 'edit'"
+    assert not compile_condition(usual).is_costly(size_of(small.facts()))
