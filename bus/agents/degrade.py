@@ -7,7 +7,7 @@ reduction itself is the same for all agents.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from bus.agents.base import Capability
@@ -218,11 +218,28 @@ def _reason(agent: Agent, decision: Decision, verdict: Verdict, event: Event | N
     if not why and not extra:
         why = f"The hook {deciders[0].hook} gave no reason" if deciders else "Fleethook gave no reason"
     instead = f"Instead: {verdict.instead}" if verdict.instead else ""
-    text = " ".join(_sentence(part) for part in (why, instead, extra) if part.strip())
     who = ", ".join(dict.fromkeys(part.hook for part in deciders))[:500]
     trace = _trace(verdict, event, "{}")
     tail = f" [{'; '.join(part for part in ('fleethook: ' + who if who else '', trace) if part) or 'fleethook'}]"
+    several = list(dict.fromkeys(part.reason for part in deciders if part.reason))
+    if len(several) > 1 and {*why.split("\n\n")} - {""} == {*"\n\n".join(several).split("\n\n")} - {""}:
+        # At a stop the model gets the reasons of all hooks.
+        why = _shared(agent, several, len(_raw(agent, f"{instead}{extra}{tail}")), why)
+    text = " ".join(_sentence(part) for part in (why, instead, extra) if part.strip())
     return fit(agent, clean(text), clean(tail))[0]
+
+
+def _shared(agent: Agent, texts: Sequence[str], taken: int, whole: str) -> str:
+    """`whole` if it fits beside `taken` bytes, else the texts, each cut to its share of the room."""
+    size = 2 if agent.unit == "utf-16" else 1
+    left, short = agent.limit - taken // size - 10, dict[str, str]()
+    if len(_raw(agent, whole)) <= size * left:
+        return whole
+    for number, text in enumerate(sorted(texts, key=len)):
+        share = max(0, left // (len(texts) - number) - 2)
+        short[text] = fit(agent._replace(limit=share), text)[0]
+        left -= len(_raw(agent, short[text])) // size + 2
+    return "\n\n".join(short[text] for text in texts)
 
 
 def _person_notes(decision: Decision, verdict: Verdict, *, rewritten: bool) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bus.agents import find
+from bus.events import Event
 from bus.verdicts import Part, Verdict
 
 SECRET = "ghp_0123456789abcdefghij"
@@ -117,3 +118,33 @@ def test_changed_permissions_and_an_interrupt_reach_who_has_them() -> None:
     said, lost = told("codex", "PermissionRequest", asked, None, decision="allow", permissions=rules)
     assert said["hookSpecificOutput"]["decision"] == {"behavior": "allow"}
     assert lost == ("a change of permissions was dropped: PermissionRequest carries none here",)
+
+
+@pytest.mark.req("B-08")
+@pytest.mark.parametrize(
+    ("agent", "native"),
+    [
+        ("claude", "Stop"),
+        ("codex", "Stop"),
+        ("gemini", "AfterAgent"),
+        ("qwen", "Stop"),
+        ("cursor", "stop"),
+        ("copilot", "agentStop"),
+        ("opencode", "session.idle"),
+        ("ion", "Stop"),
+        ("gobby", "stop"),
+    ],
+)
+def test_every_reason_of_a_stop_reaches_the_model_however_long_one_is(agent: str, native: str) -> None:
+    reasons = ("L" * 40_000, "run the tests", "\N{HIRAGANA LETTER A}" * 30_000, "write the docs")
+    parts = tuple(
+        Part(hook=f"h{number}", layer="user", decision="deny", ms=1.0, reason=reason)
+        for number, reason in enumerate(reasons)
+    )
+    verdict = Verdict(event="e" * 33, decision="deny", reason="\n\n".join(reasons), parts=parts)
+    answer = find(agent).render(native, verdict, Event(type="agent:stop", source=agent, native=native))
+    said = answer.stdout.decode("unicode-escape" if answer.stdout.isascii() else "utf-8") + answer.stderr.decode()
+    assert "run the tests" in said
+    assert "write the docs" in said
+    assert min(said.count("L"), said.count("\N{HIRAGANA LETTER A}")) > 1_000, "the long ones share what is left"
+    assert "characters]" in said
