@@ -96,6 +96,10 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
         """The HTTP status or exit code of the last attempt; 0 if there is none."""
         return self.log[-1].status if self.log else 0
 
+    def sent(self, text: str) -> bool:
+        """Whether a recorded body of an attempt has this text, in upper or lower case."""
+        return any(text.lower() in attempt.sent.lower() for attempt in self.log)
+
 
 class NewDelivery(msgspec.Struct, frozen=True, kw_only=True):
     """A delivery of an event to a hook or endpoint, before it is written to Redis."""

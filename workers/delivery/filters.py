@@ -36,6 +36,8 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     """States of deliveries; one of them must fit."""
     status: str = ""
     """Of a delivery's last attempt: `503`, or `5xx`."""
+    payload: str = ""
+    """A part of a body that a delivery's attempts sent, where these are recorded (Gobby's `log_deliveries`)."""
     reason: str = ""
     """A part of the reason; upper and lower case are the same."""
 
@@ -68,6 +70,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
             "decision": self.decision,
             "state": ", ".join(self.states),
             "status": self.status,
+            "payload": self.payload,
             "reason": self.reason,
             "trace": self.trace,
             "where": self.where,
@@ -110,6 +113,7 @@ class FilteredDelivery(FilteredLetter, Protocol):
     def state(self) -> str: ...
     @property
     def last_status(self) -> int: ...
+    def sent(self, text: str) -> bool: ...
 
 
 def letter_test(wanted: Filter) -> Callable[[FilteredLetter], bool]:
@@ -144,6 +148,7 @@ def delivery_test(wanted: Filter) -> Callable[[FilteredDelivery], bool]:
             fits_as_letter(delivery)
             and (not states or delivery.state in states)
             and (not status or _has_status(delivery.last_status, status))
+            and (not wanted.payload or delivery.sent(wanted.payload))
         )
 
     return test

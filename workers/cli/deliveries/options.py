@@ -42,7 +42,7 @@ RATE: Final = RateParam()
 
 
 def delivery_filters(function: F) -> F:
-    """The filters of dead letters, `--state` and `--status`."""
+    """The filters of dead letters, `--state`, `--status` and `--payload`."""
     return _with(
         function,
         click.option(
@@ -53,6 +53,12 @@ def delivery_filters(function: F) -> F:
             help="In this state; repeatable.",
         ),
         click.option("--status", default="", metavar="CODE", help="With this status of the last attempt: 503, 5xx."),
+        click.option(
+            "--payload",
+            default="",
+            metavar="TEXT",
+            help="With this text in a body that was sent, where these are recorded (Gobby's log_deliveries).",
+        ),
         *_common("made"),
     )
 

@@ -122,6 +122,9 @@ class DeliveryQuery(LetterQuery, frozen=True, kw_only=True, forbid_unknown_field
 
     state: Annotated[tuple[State, ...], Meta(description="In one of these states. Repeatable.")] = ()
     status: Annotated[str, Meta(description="With this status of the last attempt: `503`, `5xx`.")] = ""
+    payload: Annotated[
+        str, Meta(description="With this text in a body that was sent, where Gobby's `log_deliveries` records these.")
+    ] = ""
 
 
 class HookQuery(msgspec.Struct, frozen=True, kw_only=True):

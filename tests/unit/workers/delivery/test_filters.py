@@ -23,7 +23,7 @@ def delivery(**more: object) -> Delivery:
         "created": 5,
         "updated": 5,
         "reason": "receiver answered 503",
-        "log": (Attempt(ms=1, took=1.0, outcome="dead", status=503),),
+        "log": (Attempt(ms=1, took=1.0, outcome="dead", status=503, sent='{"cmd": "Ls"}'),),
     }
     return Delivery(**{**values, **more})  # type: ignore[arg-type]  # as they stand
 
@@ -46,6 +46,8 @@ def delivery(**more: object) -> Delivery:
         ({"status": "4xx"}, False),
         ({"status": "50"}, False),
         ({"reason": "Answered 503"}, True),
+        ({"payload": '"cmd": "ls"'}, True),
+        ({"payload": "rm"}, False),
         ({"ids": ("e1.log", "x")}, True),
         ({"ids": ("x",)}, False),
         ({"endpoint": "log", "reason": "tls"}, False),
