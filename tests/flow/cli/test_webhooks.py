@@ -311,7 +311,7 @@ def test_a_test_at_pagerduty_asks_first_and_leaves_no_incident_behind(
         assert len(receiver.got) == 1, "what was not opened is not resolved"
 
 
-@pytest.mark.req("G-10")
+@pytest.mark.req("G-10", "F-18", "G-17")
 def test_what_was_added_is_shown_as_the_list_shows_it(mine: Path) -> None:
     slack = "https://203.0.114.1/services/T0/B0/abcdef1234567890"
     added = fleethook(
@@ -340,6 +340,10 @@ def test_what_was_added_is_shown_as_the_list_shows_it(mine: Path) -> None:
         False,
     )
     assert "(asked)" in next(line for line in fleethook("webhooks", "list").out.splitlines() if "/ask" in line)
+    fleethook("webhooks", "set", "chat", "enabled=false", "--yes")
+    listing, shown = fleethook("webhooks", "list"), fleethook("webhooks", "show", "chat")
+    assert "chat is not in force: `enabled: false` in" in listing.out + listing.err
+    assert (shown.code, "`enabled: false` in" in shown.err) == (1, True), "and no word that there is none of this name"
 
 
 @pytest.mark.req("G-22", "F-11")

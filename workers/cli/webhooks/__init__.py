@@ -77,7 +77,8 @@ def list_webhooks(fleet: Context, whole: bool) -> None:
     """List the endpoints in force here, and how their recent deliveries went."""
     from bus.ids import host_name
 
-    known = in_force(fleet).endpoints.values()
+    hooks = in_force(fleet)
+    known = hooks.endpoints.values()
     records = fleet.run(lambda connections: endpoint_records(connections, fleet.keys(), known, host_name()))
     if fleet.json:
         for record in records:
@@ -86,6 +87,8 @@ def list_webhooks(fleet: Context, whole: bool) -> None:
         show_endpoints(fleet, records, whole=whole)
     else:
         fleet.say("no endpoints are in force here")
+    for endpoint in _disabled_in_files(hooks).values():
+        fleet.say(f"{endpoint.id} is not in force: {_DISABLED.format(plain(endpoint.origin))}")
 
 
 @click.command("show")
@@ -202,6 +205,17 @@ def find_endpoint(hooks: HookSet, name: str) -> Endpoint:
 
     endpoint = hooks.endpoints.get(name)
     if endpoint is None:
+        if (disabled := _disabled_in_files(hooks).get(name)) is not None:
+            raise NotFound(f"the endpoint {name!r} is not in force: {_DISABLED.format(disabled.origin)}")
         hint = suggestion(name, hooks.endpoints) or "see `fleethook webhooks list`"
         raise NotFound(f"no endpoint is called {name!r} here; {hint}")
     return endpoint
+
+
+_DISABLED: Final = "`enabled: false` in {}"
+
+
+def _disabled_in_files(hooks: HookSet) -> dict[str, Endpoint]:
+    """The endpoints that their files disable, unless another file's endpoint of the same name is in force."""
+    listed = (endpoint for layered in hooks.files for endpoint in layered.file.endpoints)
+    return {entry.id: entry for entry in listed if not entry.enabled and entry.id not in hooks.endpoints}
