@@ -127,7 +127,7 @@ chaos-workflows: $(VENV)/.dev
 
 # Fifty random calls of each path instead of none; 200 mutations of each kind for both hook commands instead of eight; and
 # each property of the unit tests on more than twice as many generated examples (tests/support/examples.py).
-SAMPLED = tests/unit/bus/hooksets/test_sieve.py tests/unit/bus/shell/test_plain_lines.py tests/flow/gateway/test_hook_command.py
+SAMPLED = tests/unit/bus/hooksets/test_sieve.py tests/unit/bus/hooksets/guards/test_figures.py tests/unit/bus/shell/test_plain_lines.py tests/flow/gateway/test_hook_command.py
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/flow/gateway/test_openapi.py -m slow -n 0
 	$(BIN)/python -m pytest tests/live/bus/shim/test_native.py -m slow -n 2 --timeout 1800

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, NamedTuple
 from bus.agents.base import Capability
 from bus.agents.event_facts import output_text
 from bus.events import GATES, Event
+from bus.matching.regexes import whole_characters
 from bus.tools import lost_fields, native_input
 from bus.verdicts import Decision, Part, Verdict
 from bus.wire.codec import write_json
@@ -158,7 +159,7 @@ def person_message(agent: Agent, case: CarriedVerdict, verdict: Verdict, event: 
 def fit(agent: Agent, text: str, tail: str = "") -> tuple[str, int]:
     """Text and tail within the limit, and how many characters were cut from the text, which then says so."""
     if agent.strict:
-        text, tail = _paired(text), _paired(tail)
+        text, tail = whole_characters(text), whole_characters(tail)
     if len(text) + len(tail) <= agent.limit // 4:  # at most four bytes a character
         return text + tail, 0
     raw = _raw(agent, text)
@@ -283,15 +284,10 @@ def _raw(agent: Agent, text: str) -> bytes:
     return text.encode(_CODES[agent.unit], "surrogatepass")
 
 
-def _paired(text: str) -> str:
-    """Surrogate pairs as the characters that they mean, and a single half as the replacement character."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
 def _halved(value: Mapping[str, Any]) -> bool:
     """Whether a JSON object has half a surrogate pair anywhere."""
     text = json.dumps(value, ensure_ascii=False)
-    return "\ufffd" in _paired(text.replace("\ufffd", ""))
+    return "\ufffd" in whole_characters(text.replace("\ufffd", ""))
 
 
 def _sentence(text: str) -> str:

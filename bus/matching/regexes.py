@@ -18,6 +18,8 @@ _SIGNS: Final = lazy_regex(r"(?s)\\.|\[\^?\]?(?:\\.|[^]\\[])*\]|[()\[\\]")
 """What decides where groups and classes end: escaped signs, whole classes, brackets, and what stays open."""
 _OPEN: Final = frozenset({"[", "\\", r"\Q"})
 """A class or an escape that does not end, and RE2's mark that makes all that follows plain text."""
+_PAIR: Final = lazy_regex("[\ud800-\udbff][\udc00-\udfff]")
+_HALF: Final = lazy_regex("[\ud800-\udfff]")
 _NOWHERE: Final = (-1, -1)
 """The position that RE2 gives for a group without a match."""
 
@@ -213,8 +215,20 @@ def _encoded(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        return _scrubbed(text).encode()
+        return whole_characters(text).encode()
 
 
-def _scrubbed(text: str) -> str:
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+def whole_characters(text: str) -> str:
+    """The text with surrogate pairs as the characters that they mean, and U+FFFD for each single half.
+
+    The codecs do the same by "surrogatepass" and "replace", and ask a handler about each half: eight times as long.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _HALF.sub("\ufffd", _PAIR.sub(_one_character, text))
+    return text
+
+
+def _one_character(pair: re.Match[str]) -> str:
+    return pair[0].encode("utf-16-le", "surrogatepass").decode("utf-16-le")

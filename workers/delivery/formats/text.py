@@ -10,6 +10,8 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Final
 
+from bus.matching.regexes import whole_characters
+
 CUT: Final = "…"
 """The end of a text that was cut."""
 
@@ -31,9 +33,7 @@ def safe(text: str) -> str:
     """The text with control and invalid characters replaced; line breaks stay."""
     if text.isascii() and text.isprintable():
         return text
-    # Joins the two surrogates of a character again, and drops a single one.
-    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return _UNSAFE.sub("\ufffd", _BREAKS.sub("\n", whole))
+    return _UNSAFE.sub("\ufffd", _BREAKS.sub("\n", whole_characters(text)))
 
 
 def line(text: str) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bus.errors import PatternError
-from bus.matching.regexes import LiteralSearch, compile_alternatives, compile_regex, is_found
+from bus.matching.regexes import LiteralSearch, compile_alternatives, compile_regex, is_found, whole_characters
+from tests.support.examples import examples
 
 TEXTS = ("", "a", "ab", "a)b", "[x]", "A+B", "x\ny", "\\", "(")
 
@@ -46,3 +47,10 @@ def test_a_search_for_literals_finds_what_a_search_for_each_finds(text: str) -> 
     literals = ("a", "ab", "abc", "bc", "c-", "-", "aa", "b" * 20, ".", "[a]")
     assert LiteralSearch(literals).find(text) == {one for one in literals if one in text}
     assert LiteralSearch(()).find(text) == frozenset()
+
+
+@pytest.mark.req("X-09")
+@settings(max_examples=examples(200), deadline=None)
+@given(st.text(st.sampled_from("a漢\ufeff\ufffd\ud83d\ud83e\ude00\udfff\U0001f600\U0010ffff"), max_size=12))
+def test_characters_are_made_whole_as_the_codec_does_it(text: str) -> None:
+    assert whole_characters(text) == text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
