@@ -124,6 +124,11 @@ def verdict_lines(fleet: Context, verdict: Verdict) -> Iterator[str]:
 
         changed = json.dumps(redact(verdict.updated_output), ensure_ascii=False, default=str)
         yield f"  changed output: {fleet.style(short(changed, 400), 'yellow')}"
+    if verdict.permissions:
+        changed = json.dumps(verdict.permissions, ensure_ascii=False, default=str)
+        yield f"  changed permissions: {fleet.style(short(changed, 400), 'yellow')}"
+    if verdict.interrupt:
+        yield f"  {fleet.style('interrupts the agent', 'yellow')}"
     if verdict.halt:
         yield f"  ends the agent's work: {fleet.style(plain(verdict.halt, _TEXT), 'yellow')}"
     for item in verdict.lost:

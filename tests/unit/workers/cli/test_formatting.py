@@ -86,6 +86,13 @@ def test_a_verdict_is_shown_with_all_that_took_part() -> None:
         "  guard:0  abstain  0.01 ms  fleet@3",
         "  mine  abstain  1.20 ms  user",
     ]
+    changed = Verdict(updated_output={"stdout": "x"}, permissions=({"type": "setMode"},), interrupt=True, halt="enough")
+    assert list(verdict_lines(FLEET, changed))[1:] == [
+        '  changed output: {"stdout": "x"}',
+        '  changed permissions: [{"type": "setMode"}]',
+        "  interrupts the agent",
+        "  ends the agent's work: enough",
+    ]
     (none,) = verdict_lines(FLEET, Verdict())
     assert none == "verdict  ABSTAIN  0.00 ms  no hooks"
 

@@ -77,7 +77,7 @@ function shown(page, { event, reports, waterfall, deliveries, dead, parents, chi
       ? html`<h2>Decision</h2>${table({ caption: "The hooks that took part, in order", columns: PARTS, rows: parts, key: (part) => part.hook, fold: folds.parts })}`
       : nothing}
     ${verdict?.contexts?.length ? html`<h2>Told to the model</h2>${verdict.contexts.map((text) => html`<pre>${text}</pre>`)}` : nothing}
-    ${payload("Input", event.input)} ${payload("Changed input", verdict?.updated_input)} ${payload("Output", event.output)} ${payload("Data", event.data)}
+    ${payload("Input", event.input)} ${payload("Changed input", verdict?.updated_input)} ${payload("Output", event.output)} ${payload("Changed output", verdict?.updated_output)} ${payload("Changed permissions", verdict?.permissions)} ${payload("Data", event.data)}
 
     ${deliveries.length || dead.length
       ? html`<h2>Deliveries</h2>${table({ caption: "Deliveries of this event", columns: DELIVERIES, rows: deliveries, key: ({ id }) => id, fold: folds.deliveries, empty: "No delivery." })}
