@@ -9,7 +9,10 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final
+
+import msgspec
 
 from bus.events import Event
 from bus.hookfiles import find_hooks, find_rooted
@@ -20,7 +23,7 @@ from bus.outcomes import Outcome
 from bus.runners.background import DETACHING, background_seconds, printed_text
 from bus.runners.large_event import written
 from bus.runners.per_file import run_per_file
-from bus.system.environment import base_env, fit_env
+from bus.system.environment import base_env, fit_env, was_cut
 from bus.system.processes import Detach, Finished, run_process
 from bus.tracing.context import trace_of
 
@@ -30,6 +33,8 @@ GRACE: Final = 0.25
 
 MOST_BACKGROUND: Final = 64
 """Hooks of one process that may run in the background; further ones are waited for."""
+
+_CUT: Final = "did not see all of {}: the system takes at most 128 KB of one environment variable"
 
 log = logging.getLogger("fleethook.command")
 
@@ -59,6 +64,9 @@ class CommandRunner:
                 log_failure(call, str(error))
                 return Outcome(failure=str(error))
             outcome = dialect.outcome(hook, call, done, seconds)
+            if done.variables_cut:  # the author of a guard does not know that it may not see all
+                note = f"{hook_name(hook)} {_CUT.format(', '.join(done.variables_cut))}"
+                outcome = msgspec.structs.replace(outcome, note="; ".join(filter(None, (outcome.note, note))))
             if outcome.failure and not failure(hook, done, seconds):  # it ended well, and its output cannot be used
                 log_failure(call, outcome.failure)
             return outcome
@@ -118,10 +126,12 @@ async def run_command(
     directory = working_directory(hook, event)
     check_pins(hook, directory)
     dialect = find_hooks(hook.dialect)
+    env = command_env(hook, event)
+    stdin = await written(event, lambda: dialect.stdin(hook, event))
     done = await run_process(
         argv(hook),
-        stdin=await written(event, lambda: dialect.stdin(hook, event)),
-        env=command_env(hook, event),
+        stdin=stdin,
+        env=env,
         cwd=directory,
         seconds=seconds,
         grace=grace,
@@ -129,6 +139,9 @@ async def run_command(
         detach=detach,
     )
     log_ending(hook, event, done, seconds)
+    if cut := tuple(name for name in env.get("FLEETHOOK_CUT", "").split(",") if was_cut(env.get(name, ""))):
+        log.warning("%s at event %s %s", hook_name(hook), event.id or event.type, _CUT.format(", ".join(cut)))
+        done = done if stdin else replace(done, variables_cut=cut)  # stdin has all of them
     return done
 
 

@@ -62,6 +62,11 @@ def fit_env(env: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
     return fitted, tuple(touched)
 
 
+def was_cut(value: str) -> bool:
+    """Whether `fit_env` has cut a value, not only cleaned it."""
+    return value.endswith(" bytes]") and "[cut by fleethook: " in value[-60:]
+
+
 def _clean(value: str) -> str:
     if value.isascii():
         return value.replace("\0", "") if "\0" in value else value

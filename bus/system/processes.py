@@ -62,6 +62,8 @@ class Finished:
     survivors_killed: int = 0
     one_stream: bool = False
     """`stdout` holds both, in the order written."""
+    variables_cut: tuple[str, ...] = ()
+    """The environment variables that were too large for the system and were cut, of a command without a stdin."""
 
 
 class Detach:

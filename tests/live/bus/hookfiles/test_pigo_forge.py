@@ -364,6 +364,8 @@ async def test_an_event_that_no_environment_can_hold_is_cut_and_still_judged(pro
     hooks = pigo(project.parent, 'echo "$FLEETHOOK_CUT"; exit 1')
     verdict = await judge(hooks, shell("claude", project, huge))
     assert verdict.reason.startswith("blocked by hook: hook [x] blocked tool: PIGO_TOOL_")
+    (note,) = verdict.notes
+    assert "did not see all of PIGO_TOOL_ARGS, PIGO_TOOL_INPUT" in note, "a guard that sees only a part is said"
     plain = await judge(
         forge(project.parent, "python3 -c 'import json, sys; len(json.load(sys.stdin))'"),
         shell("claude", project, huge),
