@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from bus.lazy.regex import lazy_regex
+from bus.shell.handed_on.written_scripts import written_scripts
 from bus.shell.inner import Arg, Inner, Unwrap, script_of
 from bus.shell.programs.compiled_code import other_calls
 from bus.shell.programs.in_place import emptied_by_awk
@@ -229,6 +230,8 @@ def _awk(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
             continue
         for sign, path in _AWK_WRITES.findall(arg.text) if ">" in arg.text else ():
             yield Inner(argv=(Arg("tee"), *((Arg("-a"),) if sign == ">>" else ()), Arg(path)))
+        if ">" in arg.text:
+            yield from written_scripts(arg.text)
         if "system" in arg.text or "|" in arg.text:
             for match in _SYSTEM.finditer(arg.text):
                 yield Inner(script=match[1].replace('\\"', '"'), sources=arg.sources)

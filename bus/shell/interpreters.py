@@ -7,6 +7,7 @@ from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 from bus.lazy.regex import lazy_regex
+from bus.shell.handed_on.written_scripts import written_scripts
 from bus.shell.inner import Arg, Inner, Unwrap, names, read_options, script_of
 from bus.shell.programs.in_place import emptied_by_filter
 from bus.shell.programs.unsaid_calls import listed_calls
@@ -207,6 +208,7 @@ def _code(language: str, given: Sequence[Arg], operands: Sequence[str] = ()) -> 
                 script=_released(one.script) if one.script is not None else None,
                 directory=_released(one.directory),
             )
+        yield from written_scripts(text)  # last: what is written counts, not what the code itself reads
 
 
 def _released(text: str) -> str:

@@ -128,6 +128,8 @@ def _plain(source: bytes) -> bytes:
 
 
 _JOINED_WORD: Final = lazy_regex(r"(?<=[^\s\\])\\\n(?=[^\s#])")
+_NOTHING: Final = lazy_regex(r"(?<=\w)`(?::|true)`(?=\w)")
+"""Within a word, which the grammar would take for two words."""
 _SHORT_LOOP: Final = lazy_regex(
     r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.|\bfor(?:each)?\s+(\w+)\s+\(([^()]*)\)\s*(?:\{([^{}]*)\}|([^\n;{}]+))""", re.DOTALL
 )
@@ -140,6 +142,8 @@ def as_bash(text: str) -> str:
         text = _JOINED_WORD.sub("", text)
     if " (" in text and "for" in text:
         text = _SHORT_LOOP.sub(_long_loop, text)
+    if "`:`" in text or "`true`" in text:
+        text = _NOTHING.sub("", text)
     return text
 
 

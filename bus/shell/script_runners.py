@@ -8,6 +8,7 @@ from typing import Final
 
 from bus.lazy.regex import lazy_regex
 from bus.shell.editors import remote_programs
+from bus.shell.handed_on.typed_texts import TYPED
 from bus.shell.inner import Arg, Inner, Unwrap, names, read_options, script_from_stdin, script_of
 from bus.shell.programs.made_files import recipe_script, schedule_script
 from bus.shell.programs.running_words import GIT_RUNNING
@@ -249,11 +250,6 @@ def _make(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
         yield Inner(script=recipe_script(stdin.text), sources=stdin.programs)
 
 
-def _newgrp(_args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
-    if stdin.text is not None or stdin.programs:
-        yield script_from_stdin(stdin)
-
-
 def _just(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
     """`just --command rm x` runs it with the variables of the justfile."""
     for place, arg in enumerate(args[:-1]):
@@ -375,7 +371,6 @@ SCRIPT_RUNNERS: Final[dict[str, Unwrap]] = {
     "batch": _at,
     "crontab": _crontab,
     "git": _git,
-    "newgrp": _newgrp,
     "just": _just,
     "cargo": _cargo,
     "tmux": _tmux,
@@ -390,5 +385,6 @@ SCRIPT_RUNNERS: Final[dict[str, Unwrap]] = {
     "mispipe": _hyperfine,
     "cross-env-shell": _eval,
     "capsh": _capsh,
+    **TYPED,
 }
 """How each program's arguments are read, by its name."""

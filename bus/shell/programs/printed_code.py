@@ -20,7 +20,7 @@ CODE: Final = _PYTHONS | _LANGUAGES
 """The programs whose code is looked at."""
 _CODE_OPTIONS: Final = names("-c -e -E -p -r -le -ne --eval --print")
 _PRINTED: Final = lazy_regex(
-    r"""\s*(?:(?:print|puts|say|echo|console\.log|process\.stdout\.write)\b\s*\(?\s*)?(['"])([^'"\\$#]*)\1\s*\)?\s*;?\s*"""
+    r"""\s*(?:(?:print|puts|say|echo|console\.log|process\.stdout\.write)\b\s*\(?\s*)?(['"])([^'"\\$#]*)(?:\\n)?\1\s*\)?\s*;?\s*"""
 )
 
 
