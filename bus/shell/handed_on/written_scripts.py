@@ -32,7 +32,7 @@ _WRITTEN: Final = lazy_regex(
     r"|\bBun\.write\(\s*[^,()]+,\s*|\b(?:print|puts|say|printf)\b\s*\(?\s*(?:\{?\$?[A-Za-z]\w*\}?\s+)?|\.puts\s*\(?\s*)"
     + _TEXT
 )
-_END: Final = "FLEETHOOK_END_OF_TEXT"
+_END: Final = "END_OF_WRITTEN_TEXT"
 
 
 def written_scripts(code: str) -> Iterator[Inner]:

@@ -45,7 +45,7 @@ def numbers() -> Iterator[dict[str, int]]:
         "program": ["/opt/venv/bin/fleethook", "-c", WAITS],
         "server": ["valkey-server", "-c", WAITS, "unixsocket:/run/user/1000/fleethook/redis.sock"],
         "other": ["python3", "-c", WAITS],
-        "reader": ["python3", "-c", WAITS, "docs/fleethook.md"],
+        "reader": ["python3", "-c", WAITS, "notes/fleethook.md"],
     }
     running = {name: start(words) for name, words in started.items()}
     yield {name: process.pid for name, process in running.items()}
