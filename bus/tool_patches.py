@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from bus.lazy.regex import lazy_regex
 
 _CALL: Final = lazy_regex(r"(?:^|[\s;&|('\"])(?:[\w./-]*/)?(?:apply_?patch|apply-patch)(?=[\s'\"<)]|$)")
-_CHANGED: Final = lazy_regex(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+?)\s*$", re.MULTILINE)
+_CHANGED: Final = lazy_regex(r"^[ \t]*\*\*\* (?:Add File|Update File|Delete File|Move to): (.+?)\s*$", re.MULTILINE)
 _PATCH: Final = lazy_regex(r"\*\*\* Begin Patch.*?(?:\*\*\* End Patch|\Z)", re.DOTALL)
 _DIRECTORY: Final = lazy_regex(r"\bcd\s+(?:--\s+)?(\"[^\"]+\"|'[^']+'|[^\s;&|]+)\s*(?:&&|;|\n)")
 

@@ -217,7 +217,7 @@ def _released(text: str) -> str:
     return text
 
 
-_SHELL: Final = (names("-o -O +o +O --rcfile --init-file"), 0, names("-c"))
+_SHELL: Final = (names("-o -O +o +O --rcfile --init-file"), 0, names("-c --version --help"))
 _PROMPTS: Final[dict[str, tuple[frozenset[str], int, frozenset[str]]]] = {
     **dict.fromkeys(SHELLS, _SHELL),
     **dict.fromkeys(
@@ -245,8 +245,28 @@ _PROMPTS: Final[dict[str, tuple[frozenset[str], int, frozenset[str]]]] = {
     "su": (names("-s -g -G"), 1, names("-c --command --session-command")),
     "sudo": (names("-u -g -p -h -D --user --group"), 0, names("-l -v -k -K -V")),
     "pwsh": (names("-WorkingDirectory"), 0, names("-c -Command -File -f")),
+    "script": (names("-I -O -B -T -m -o -E"), 1, names("-c --command -V --version -h --help")),
+    **dict.fromkeys(
+        ["tmux", "screen"], (names("-L -S -f -s -t"), 0, names("-d -D -m -dm -dmS -V -v -ls -list -X -wipe -h"))
+    ),
+    "chroot": (names("--userspec --groups"), 1, names("--version --help")),
+    "unshare": (names("-R -w -S -G --root --wd --setuid --setgid"), 0, names("-V -h --version --help")),
+    "nsenter": (names("-t -S -G --target --setuid --setgid"), 0, names("-V -h --version --help")),
+    "nix-shell": (names("-I -p -A --packages --attr"), 1, names("--run --command --version --help")),
+    **dict.fromkeys(
+        ["rails", "poetry", "pipenv", "flask", "php", "perl"], (names("-e --environment -C --directory"), 0, names(""))
+    ),
 }
 """By program: options that take a value, the most operands with which it still opens a prompt, options without a prompt."""
+_PROMPTS_IF: Final[dict[str, frozenset[str]]] = {
+    "rails": names("c console db dbconsole"),
+    "poetry": names("shell"),
+    "pipenv": names("shell"),
+    "flask": names("shell"),
+    "php": names("-a --interactive"),
+    "perl": names("-d -de0 -de1 -de"),
+}
+"""By program: the first arguments with which alone it opens a prompt."""
 _VERSION: Final = lazy_regex(r"[\d.]+$")
 
 
@@ -256,6 +276,10 @@ def opens_prompt(program: str, args: Sequence[Arg]) -> bool:
     if known is None:
         return False
     values, most, without = known
+    if (asked := _PROMPTS_IF.get(program)) is not None:
+        return bool(args) and args[0].text in asked and len(args) < 3
+    if program[:6] == "python" and args and _asks(args):
+        return True
     if args and not most and args[0].text[:1] != "-":
         return False  # a script, or the command of sudo
     options = read_options(args, values)
@@ -265,6 +289,19 @@ def opens_prompt(program: str, args: Sequence[Arg]) -> bool:
         return options.has("-s", "-i", "--shell", "--login") and options.end == len(args)
     operands = [arg for arg in args[options.end :] if arg.text not in ("-", "-l", "-i")]
     return len(operands) <= most
+
+
+def _asks(args: Sequence[Arg]) -> bool:
+    """Whether Python stays open after its script, by -i, or the script is Django's that opens a shell."""
+    for place, arg in enumerate(args):
+        if arg.text[:1] != "-":
+            following = args[place + 1].text if place + 1 < len(args) else ""
+            return arg.text.endswith("manage.py") and following in ("shell", "shell_plus", "dbshell")
+        if arg.text[1:2] != "-" and "i" in arg.text[1:]:
+            return True
+        if arg.text[:2] in ("-c", "-m", "-W", "-X"):
+            return False
+    return False
 
 
 def may_prompt(program: str) -> bool:
