@@ -23,7 +23,7 @@ from bus.verdicts import Policy
 from bus.wire.codec import encode_event
 from bus.wire.connections import COMMAND_SECONDS, CONNECT_SECONDS, Command, Connection, Connections
 from bus.wire.keys import NOTE, Keys, note_key
-from bus.wire.streams import checked, is_full
+from bus.wire.streams import checked, is_error, is_full
 
 WAIT_SLICE: Final = 1.0
 """Seconds of one blocking wait: a reply lost on the wire is noticed after one slice and read again."""
@@ -379,5 +379,7 @@ def _checks(count: int) -> Callable[[Any], None]:
 
 
 def _check_added(reply: Any) -> None:
+    if is_error(reply, "exhausted"):  # at once: nothing was added, so no answer comes
+        checked(reply, "asking for a verdict")
     if reply is None:
         raise NoFleet(f"no evaluator is alive, and the server has no data of the fleet; {_START}")

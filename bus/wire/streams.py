@@ -30,6 +30,7 @@ _AWAY: Final = (
     "NOREPLICAS",
     "MASTERDOWN",
     "UNBLOCKED",
+    "exhausted the last possible ID",  # until a worker has repaired the stream (workers/runtime/stream_repair.py)
 )
 """Error replies (redis-py's class or the server's code) that are treated like a server that is away."""
 

@@ -173,6 +173,35 @@ async def test_a_server_replaced_by_an_empty_one_lets_no_request_pass(keys: Keys
         server.stop()
 
 
+@pytest.mark.req("X-06", "X-09")
+async def test_a_made_up_last_id_lets_no_request_pass_and_loses_no_event(keys: Keys, tmp_path: Path) -> None:
+    """No entry can follow the largest id, until a worker has repaired the stream."""
+    server = Server()
+    server.start()
+    connections = Connections(server.url, connect=CONNECT)
+    bus = Bus(server.url, namespace=namespace(keys), spool=tmp_path / "spool", connect=CONNECT)
+
+    async def was_refused() -> bool:
+        return b"errorstat_ERR:count=2" in await do(connections, "INFO", "errorstats")
+
+    try:
+        await publish_hooks(connections, keys, NO_RM)
+        await do(connections, "SET", keys("alive", "evaluator"), "one", "PX", 60_000)
+        for name in ("requests", "events"):
+            await do(connections, "XADD", keys(name), f"{2**64 - 1}-{2**64 - 1}", "made", "up")
+        await bus.publish(bash())
+        assert spool_status(tmp_path / "spool").records == 1
+        asked = asyncio.create_task(bus.request(bash("rm"), budget=BUDGET))
+        await until(was_refused, "the request is refused")
+        async with evaluating(server.url, keys):
+            said = await asked
+        assert (said.decision, said.fallback) == ("deny", "")
+    finally:
+        await bus.close()
+        await connections.close()
+        server.stop()
+
+
 @pytest.mark.req("B-02", "X-06")
 @pytest.mark.parametrize(("what", "step"), LOST)
 async def test_a_verdict_survives_whatever_is_lost(
