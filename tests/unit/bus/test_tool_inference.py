@@ -156,6 +156,7 @@ PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-x\n+y\n*** Add File: sub/b
         (f"bash -lc \"apply_patch <<'EOF'\n{PATCH}\nEOF\"", ""),
         (f"cat <<'EOF' | apply_patch\n{PATCH}\nEOF", ""),
         (f"bash -lc 'cd x && /usr/bin/apply_patch <<EOF\n{PATCH}\nEOF'", "x/"),
+        ("apply_patch <<-'EOF'\n" + PATCH.replace("*** ", "\t*** ") + "\n\tEOF", ""),
         (["apply_patch", PATCH], ""),
         (["bash", "-lc", f"cd x && apply_patch <<'EOF'\n{PATCH}\nEOF"], "x/"),
     ],
