@@ -6,14 +6,13 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
 from bus.errors import DecodeError, NotFound
 from bus.events import Event
 from bus.hooks import Endpoint, Hook
-from bus.hooksets.in_force import HookSet
 from bus.http.timings import Phases
 from bus.ids import delivery_id
 from bus.lazy.conversions import from_msgpack
@@ -25,6 +24,9 @@ from bus.wire.connections import Connections
 from bus.wire.keys import HOST_EVENTS_MS, Keys
 from bus.wire.streams import ScriptCall, StreamEntry, call_all, checked, flat
 from workers.delivery.filters import NO_FILTER, Filter, delivery_test
+
+if TYPE_CHECKING:  # commands that list deliveries start without the readers of hook files
+    from bus.hooksets.in_force import HookSet
 
 State = Literal["ready", "running", "due", "parked", "delivered", "dead"]
 

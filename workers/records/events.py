@@ -15,8 +15,6 @@ from bus.agents import find
 from bus.errors import ConditionError, DecodeError, NotFound, OverBudget, Unreachable
 from bus.events import Event, EventType, native_type, source_name
 from bus.lazy.conversions import converted
-from bus.matching.conditions import Condition, compile_condition
-from bus.matching.findings import holds
 from bus.matching.patterns import parse_tool
 from bus.requests import MOST_BUDGET_MS, read_event, read_request
 from bus.secrets.redaction import redact, redact_text
@@ -89,7 +87,7 @@ def event_test(wanted: Filter) -> Callable[[RecordedEvent], bool]:
     """A function that tests an event; raises PatternError."""
     types, tool = type_index(wanted), parse_tool(wanted.tool)
     source = source_name(wanted.source) if wanted.source else ""
-    condition = compile_condition(wanted.where) if wanted.where else None
+    fits = _condition_test(wanted.where) if wanted.where else None
 
     def test(seen: RecordedEvent) -> bool:
         event = seen.event
@@ -101,7 +99,7 @@ def event_test(wanted: Filter) -> Callable[[RecordedEvent], bool]:
             and _has_decision(seen, wanted.decision)
             and (types is None or bool(types.find(event)))
             and (tool.matches_all or tool(tool_names(event.tool, event.native_tool)))
-            and (condition is None or _holds(condition, seen))
+            and (fits is None or fits(seen))
         )
 
     return test
@@ -111,14 +109,23 @@ def _has_decision(seen: RecordedEvent, decision: str) -> bool:
     return decision in {"", seen.decision} or (decision == "fallback" and bool(seen.fallback_reason))
 
 
-def _holds(condition: Condition, seen: RecordedEvent) -> bool:
-    """Whether the condition holds; False if it uses a field that the event does not have."""
-    verdict = seen.verdict
-    facts = {"decision": seen.decision, "reason": verdict.reason if verdict is not None else ""}
-    try:
-        return holds(condition, seen.event, facts)
-    except (ConditionError, OverBudget):
-        return False
+def _condition_test(expression: str) -> Callable[[RecordedEvent], bool]:
+    """A function that says whether a condition holds; False if it uses a field that the event does not have."""
+    # Imported with the reader of shell commands, half of what a list of events needs, and few lists have a condition.
+    from bus.matching.conditions import compile_condition
+    from bus.matching.findings import holds
+
+    condition = compile_condition(expression)
+
+    def test(seen: RecordedEvent) -> bool:
+        verdict = seen.verdict
+        facts = {"decision": seen.decision, "reason": verdict.reason if verdict is not None else ""}
+        try:
+            return holds(condition, seen.event, facts)
+        except (ConditionError, OverBudget):
+            return False
+
+    return test
 
 
 async def pages(
