@@ -15,9 +15,8 @@ _TYPE_VALUES: Final = names(
     "--window --delay --args --file --terminator -d --key-delay -D --next-delay -H --key-hold --repeat --pane-id -p -s -k -P -M"
     " -m"
 )
-_DC: Final = lazy_regex(r"!([^\n<>=][^\n]*)")
-_M4: Final = lazy_regex(r"e?syscmd\(\s*[`\[]*([^\n]+)")
-_M4_END: Final = lazy_regex(r"[\])'\s]+$")
+_DC: Final = lazy_regex(r"!([^\n<>=][^\n]{0,4096})")
+_M4: Final = lazy_regex(r"e?syscmd\(\s{0,8}[`\[]{0,2}([^\n]{1,4096})")
 _HISTORY: Final = names("-s -p")
 
 
@@ -120,7 +119,7 @@ def _m4(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
     """What `syscmd(…)` in the input or in a definition runs."""
     for text, sources in (*args, Arg(stdin.text or "", stdin.programs)):
         for script in _M4.findall(text) if "syscmd" in text else ():
-            yield Inner(script=_M4_END.sub("", script), sources=sources)
+            yield Inner(script=script.rstrip("])' \t"), sources=sources)
 
 
 def _aria2c(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:

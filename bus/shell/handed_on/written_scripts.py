@@ -12,24 +12,24 @@ from bus.shell.inner import Inner
 _LONGEST: Final = 64 * 1024
 _MOST: Final = 16
 _TEXT: Final = (
-    r"""[rbuf]{0,2}(?:\"\"\"(.{1,4096}?)\"\"\"|'''(.{1,4096}?)'''|"((?:\\.|[^"\\]){1,4096})"|'((?:\\.|[^'\\]){1,4096})'"""
-    r"|`((?:\\.|[^`\\]){1,4096})`)"
+    r"""[rbuf]{0,2}(?:\"\"\"(.{1,65535}?)\"\"\"|'''(.{1,65535}?)'''|"((?:\\.|[^"\\]){1,65535})"|'((?:\\.|[^'\\]){1,65535})'"""
+    r"|`((?:\\.|[^`\\]){1,65535})`)"
 )
-_FILE: Final = r"""['"`]>{0,2}\s*([^'"`\s<>]{1,300})['"`]"""
+_FILE: Final = r"""['"`]>{0,2}\s{0,8}([^'"`\s<>]{1,300})['"`]"""
 _OPENED: Final = lazy_regex(
-    rf"""(?s)\bopen\s*\(?\s*{_FILE}\s*,\s*(?:mode\s*=\s*)?['"][wax]"""
-    rf"""|\bopen\s*\(?\s*(?:my\s*)?\$?\w+\s*,\s*(?:['"]>>?['"]\s*,\s*)?{_FILE}"""
-    rf"|\bPath\(\s*{_FILE}\s*\)"
-    rf"|\b(?:writeFile|appendFile|outputFile)\w*\(\s*{_FILE}"
-    rf"|\bfile_put_contents\(\s*{_FILE}"
-    rf"|\b(?:File|IO)\.(?:write|binwrite|open)\(?\s*{_FILE}"
-    rf"|\bDeno\.writeTextFile\w*\(\s*{_FILE}|\bBun\.write\(\s*{_FILE}"
-    rf"|\bprintf?\s[^>\n]*>>?\s*{_FILE}"
+    rf"""(?s)\bopen\s{{0,8}}\(?\s{{0,8}}{_FILE}\s{{0,8}},\s{{0,8}}(?:mode\s{{0,8}}=\s{{0,8}})?['"][wax]"""
+    rf"""|\bopen\s{{0,8}}\(?\s{{0,8}}(?:my\s{{0,8}})?\$?\w{{1,64}}\s{{0,8}},\s{{0,8}}(?:['"]>>?['"]\s{{0,8}},\s{{0,8}})?{_FILE}"""
+    rf"|\bPath\(\s{{0,8}}{_FILE}\s{{0,8}}\)"
+    rf"|\b(?:writeFile|appendFile|outputFile)\w{{0,8}}\(\s{{0,8}}{_FILE}"
+    rf"|\bfile_put_contents\(\s{{0,8}}{_FILE}"
+    rf"|\b(?:File|IO)\.(?:write|binwrite|open)\(?\s{{0,8}}{_FILE}"
+    rf"|\bDeno\.writeTextFile\w{{0,8}}\(\s{{0,8}}{_FILE}|\bBun\.write\(\s{{0,8}}{_FILE}"
+    rf"|\bprintf?\s[^>\n]{{0,300}}>>?\s{{0,8}}{_FILE}"
 )
 _WRITTEN: Final = lazy_regex(
-    r"(?s)(?:\bwrite(?:lines|_text|_bytes)?\s*\(\s*\[?\s*|\bwriteFile\w*\(\s*[^,()]+,\s*|\bappendFile\w*\(\s*[^,()]+,\s*"
-    r"|\bfile_put_contents\(\s*[^,()]+,\s*|\b(?:File|IO)\.(?:bin)?write\(?\s*[^,()]+,\s*|\bDeno\.writeTextFile\w*\(\s*[^,()]+,\s*"
-    r"|\bBun\.write\(\s*[^,()]+,\s*|\b(?:print|puts|say|printf)\b\s*\(?\s*(?:\{?\$?[A-Za-z]\w*\}?\s+)?|\.puts\s*\(?\s*)"
+    r"(?s)(?:\bwrite(?:lines|_text|_bytes)?\s{0,8}\(\s{0,8}\[?\s{0,8}|\bwriteFile\w{0,8}\(\s{0,8}[^,()]{1,300},\s{0,8}|\bappendFile\w{0,8}\(\s{0,8}[^,()]{1,300},\s{0,8}"
+    r"|\bfile_put_contents\(\s{0,8}[^,()]{1,300},\s{0,8}|\b(?:File|IO)\.(?:bin)?write\(?\s{0,8}[^,()]{1,300},\s{0,8}|\bDeno\.writeTextFile\w{0,8}\(\s{0,8}[^,()]{1,300},\s{0,8}"
+    r"|\bBun\.write\(\s{0,8}[^,()]{1,300},\s{0,8}|\b(?:print|puts|say|printf)\b\s{0,8}\(?\s{0,8}(?:\{?\$?[A-Za-z]\w{0,64}\}?\s+)?|\.puts\s{0,8}\(?\s{0,8})"
     + _TEXT
 )
 _END: Final = "END_OF_WRITTEN_TEXT"
