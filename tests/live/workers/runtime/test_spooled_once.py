@@ -20,6 +20,7 @@ from workers.delivery.deliveries import deliveries
 from workers.delivery.filters import Filter
 from workers.records.events import RecordedEvent, find_event, follow, recent
 from workers.records.trace import trace
+from workers.runtime.spooled_once import keep_if_first
 
 pytestmark = [pytest.mark.live, pytest.mark.req("X-06", "X-09")]
 
@@ -187,3 +188,28 @@ async def test_a_mark_that_is_forged_takes_nothing_from_a_request(
             _, reply = await put(connections, keys, encode_event(event), id=name, spooled="1")
             assert (await verdict(connections, reply)).decision == "deny"
     assert len(await stream(connections, keys)) == 1
+
+
+async def test_one_search_is_enough_for_the_events_that_one_outage_left(
+    server: Server, keys: Keys, connections: Connections
+) -> None:
+    """Else each of thousands of events searches among all of them, and the server answers nobody else for minutes.
+
+    One that arrived although it was spooled, one that came twice and one that fell back are still searched for.
+    """
+    events = [turn_end() for _ in range(20)]
+    direct, twice, fallen = turn_end(), turn_end(), event_id()
+    await publish(connections, keys, direct)
+    for event in (events[0], twice, *events[1:], direct, twice):
+        await publish(connections, keys, event, spooled="1")
+    await fell_back(connections, keys, fallen)
+    by_id = {entry.fields[b"id"].decode(): entry for entry in reversed(await stream(connections, keys))}
+    assert await keep_if_first(connections, keys, by_id[events[0].id])
+    for event in (*events, twice):
+        assert await do(connections, "GET", keys("first", event.id)) == by_id[event.id].id.encode()
+    for name in (direct.id, fallen):
+        assert await do(connections, "EXISTS", keys("first", name)) == 0, "each searches for itself"
+    async with dispatching(server.url, keys):
+        await until(lambda: acknowledged(connections, keys), "all is acknowledged")
+    left = [entry.fields[b"id"].decode() for entry in await stream(connections, keys)]
+    assert left == [direct.id, events[0].id, twice.id, *(event.id for event in events[1:]), fallen]
