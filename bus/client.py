@@ -9,18 +9,19 @@ from pathlib import Path
 
 import msgspec
 
-from bus.errors import FleethookError, NoEvaluator, Unanswered, Unreachable
+from bus.errors import FleethookError, Unanswered
 from bus.event_folder import UNKNOWN_FOLDER, event_folder
 from bus.events import Event
 from bus.ids import event_id, host_name
 from bus.sdk.facade import DEFAULT_BUDGET, AgentFacade, SyncAgentFacade
 from bus.tracing.context import at_trace, trace_of
 from bus.tracing.spans import ambient
-from bus.transport import MARKED_SECONDS, Fields, Transport, event_entry, outage_seconds
+from bus.transport import Fields, Transport, event_entry
 from bus.verdicts import Policy, Verdict, bus_policy, failed
 from bus.wire.codec import decode_verdict
 from bus.wire.connections import CONNECT_SECONDS, Connections
 from bus.wire.keys import Keys
+from bus.wire.outages import Outages, outage_seconds
 
 _MOST_OUTAGE = 10.0
 """The longest time (seconds) for which a request tries a server that is away."""
@@ -56,7 +57,7 @@ class Bus(AgentFacade):
         self.keys = Keys(namespace)
         self.connections = Connections(url, connect=connect)
         self.on_failure: Policy = on_failure
-        self._transport, self._away = Transport(self.connections, self.keys, spool), False
+        self._transport, self._outages = Transport(self.connections, self.keys, spool), Outages()
         self._host = host_name()
 
     @property
@@ -98,13 +99,13 @@ class Bus(AgentFacade):
         deadline = time.monotonic() + budget
         event = self._with_ids(event)
         fields = self._fields(event)
-        outage = MARKED_SECONDS if self._away and budget <= DEFAULT_BUDGET else _outage(budget)
+        outage = self._outages.seconds(_outage(budget)) if budget <= DEFAULT_BUDGET else _outage(budget)
         try:
             raw = await self._transport.ask(fields, deadline, outage=outage)
-            self._away = False
+            self._outages.note()
             return decode_verdict(raw)
         except FleethookError as error:
-            self._away = isinstance(error, Unreachable) and not isinstance(error, NoEvaluator)
+            self._outages.note(error)
             reason = str(error)
             about = ("source", event.source, "event", event.type, "host", event.host)
             await self._transport.report_fallback(fields, about, error)

@@ -23,6 +23,7 @@ from bus.verdicts import Policy
 from bus.wire.codec import encode_event
 from bus.wire.connections import COMMAND_SECONDS, CONNECT_SECONDS, Command, Connection, Connections
 from bus.wire.keys import NOTE, Keys, note_key
+from bus.wire.outages import MARKED_SECONDS, outage_seconds
 from bus.wire.streams import checked, is_error, is_full
 
 WAIT_SLICE: Final = 1.0
@@ -42,11 +43,6 @@ _AGAIN_SECONDS: Final = 5.0
 
 _GAP_SECONDS: Final = 2.0
 """How long a note may be missing that was there: a server that lost its data gets it again within a second."""
-_OUTAGE_SECONDS: Final = 2.0
-_OUTAGE_PART: Final = 0.2
-MARKED_SECONDS: Final = 0.25
-"""How long a call tries to reach a server that is away, as the hook command does: at most so many seconds, and this part of its
-deadline; and seconds if the server was away at the last call."""
 _START: Final = "`fleethook up` or `fleethook worker evaluator` starts one"
 
 Fields = tuple[str | bytes | int, ...]
@@ -183,12 +179,18 @@ class Transport:
         add: Command = ("XADD", self.keys("requests"), "NOMKSTREAM", "*", "reply", reply, *entry)
         # A held call needs no evaluator while it waits.
         alive: Command = ("EXISTS", self.keys("alive", "evaluator"), note_key(reply))
-        added, failures, in_a_row, tried_until, unserved = False, 0, 0, 0.0, False
+        added, failures, in_a_row, unserved = False, 0, 0, False
+        marked, return_seconds, lost = outage == MARKED_SECONDS, outage, None
+        tried_until = time.monotonic() + outage if marked else 0.0
         while (left := deadline - time.monotonic()) > 0:
             self._check_end(held)
             large = 0 if added else _bytes(entry) / _WIRE_BYTES
             try:
                 with self.connections.lease() as connection:
+                    if marked:
+                        await connection.open(min(left, outage))
+                        await connection.exchange([("PING",)], seconds=outage)
+                        marked, failures, return_seconds = False, 1, outage_seconds(left)
                     raw = await _read_reply(connection, reply) if failures else None
                     if not added:  # the time to connect is not the hooks': their failure policy has to answer in time
                         await connection.open(min(left, WAIT_SLICE) + _WIRE_SECONDS + large)
@@ -206,16 +208,16 @@ class Transport:
                 added, now = isinstance(error, NoEvaluator), time.monotonic()
                 failures += not added
                 if failures and not unserved:  # after an outage the evaluators come back in a moment
-                    unserved, tried_until = True, max(tried_until, now + outage)
+                    unserved, tried_until = True, max(tried_until, now + return_seconds)
                 if not held.answer and (not failures or now >= tried_until):
                     raise
                 await asyncio.sleep(held.pause)
                 continue
-            except Unreachable:
-                added, failures, in_a_row = False, failures + 1, in_a_row + 1
-                if in_a_row == 1:
+            except Unreachable as error:
+                added, failures, in_a_row, lost = False, failures + 1, in_a_row + 1, error
+                if in_a_row == 1 and not marked:
                     tried_until = time.monotonic() + outage
-                if in_a_row >= _MOST_FAILURES:
+                if in_a_row >= _MOST_FAILURES or marked:
                     if not held.answer and time.monotonic() >= tried_until:
                         raise
                     await asyncio.sleep(held.pause)
@@ -223,6 +225,8 @@ class Transport:
             if raw is not None:
                 return raw
             added, in_a_row = True, 0
+        if lost is not None and in_a_row:
+            raise lost
         return None
 
     async def _wait_longer(self, entry: Fields, held: _HeldCall, longest: float, outage: float) -> bytes | None:
@@ -289,11 +293,6 @@ class _HeldCall:
 def _bytes(entry: Fields | Command) -> int:
     """The size of an entry's largest field."""
     return max(len(part) for part in entry if isinstance(part, str | bytes))
-
-
-def outage_seconds(budget: float) -> float:
-    """How long a call with this budget (seconds) tries to reach a server that is away."""
-    return min(_OUTAGE_SECONDS, budget * _OUTAGE_PART)
 
 
 def event_entry(

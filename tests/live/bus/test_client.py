@@ -32,7 +32,7 @@ from tests.support.running import (
     until_true,
 )
 from tests.support.servers import Server
-from tests.support.waiting import BUDGET, CONNECT, at_most, until
+from tests.support.waiting import BUDGET, CONNECT, PATIENCE, at_most, until
 
 # --- Publishing
 
@@ -263,6 +263,32 @@ async def test_a_frozen_server_costs_the_budget_and_no_more(
         proxy.thaw()
     assert (said.decision, bool(said.fallback)) == ("deny", True)
     assert said.event.encode() in (tmp_path / "spool").read_bytes()
+
+
+@pytest.mark.req("X-06", "X-09")
+async def test_a_server_that_stays_frozen_costs_the_next_calls_a_moment(
+    server: Server, keys: Keys, connections: Connections, tmp_path: Path
+) -> None:
+    await publish_hooks(connections, keys, NO_RM)
+    async with (
+        evaluating(server.url, keys),
+        Proxy(server.url) as proxy,
+        Bus(proxy.url, namespace=namespace(keys), spool=tmp_path / "spool", connect=CONNECT) as bus,
+    ):
+        proxy.freeze()
+        assert (await bus.request(bash("rm x"), budget=0.5)).fallback
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("bus.client.DEFAULT_BUDGET", 3_600.0)
+            patch.setattr("bus.transport.WAIT_SLICE", 3_600.0)  # else it waits so long for its first answer
+            async with asyncio.timeout(PATIENCE):
+                for _ in range(2):
+                    assert (await bus.request(bash("rm x"), budget=3_600.0)).fallback
+        proxy.thaw()
+
+        async def denied() -> bool:
+            return (await bus.request(bash("rm x"))).decision == "deny"
+
+        await until(denied, "the verdicts are there again")
 
 
 @pytest.mark.req("X-06", "G-20")

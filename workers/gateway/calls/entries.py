@@ -20,9 +20,10 @@ from bus.agents.generic import DIALECT as GENERIC
 from bus.errors import DecodeError, NoEvaluator, Unanswered, Unreachable
 from bus.requests import MOST_BUDGET_MS, checked_context
 from bus.shim.spool import BATCH_BYTES, read_records
-from bus.transport import MARKED_SECONDS, Fields, Transport, outage_seconds
+from bus.transport import Fields, Transport
 from bus.wire.codec import decode_body
 from bus.wire.entry_fields import PUBLISHED
+from bus.wire.outages import Outages, outage_seconds
 from bus.wire.streams import checked
 from workers.gateway.bodies import MOST_BYTES, read_body
 from workers.gateway.calls.event_formats import refuse_own_payload
@@ -55,7 +56,7 @@ class Entries:
     """The path for hook commands."""
 
     def __init__(self, transport: Transport) -> None:
-        self._transport, self._away = transport, False
+        self._transport, self._outages = transport, Outages()
 
     async def handle(self, request: Request) -> Response:
         """Answer a request with 200 and the reply; add events, and answer 202 when Redis or the spool has them."""
@@ -93,7 +94,7 @@ class Entries:
     async def _ask(self, request: Request, named: Named, began: float) -> bytes:
         budget, patience = (_seconds(named, name) for name in ("budget", "patience"))
         entry = tuple(part for name, value in named.items() if name not in _TIMES for part in (name, value))
-        outage = MARKED_SECONDS if self._away else outage_seconds(budget)
+        outage = self._outages.seconds(outage_seconds(budget))
         # The answer has to be there before the hook command stops waiting for it.
         until, longest = (
             began + seconds - min(_RETURN_SECONDS, seconds * _RETURN_PART) for seconds in (budget, patience)
@@ -110,10 +111,10 @@ class Entries:
             return error.answer
         except NoEvaluator as error:
             raise Problem(503, "no-evaluator", str(error)) from error
-        except Unreachable:
-            self._away = True
+        except Unreachable as error:
+            self._outages.note(error)
             raise
-        self._away = False
+        self._outages.note()
         return raw
 
 

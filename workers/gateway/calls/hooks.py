@@ -28,9 +28,10 @@ from bus.installs.hook_command import deadline_ms, patience_ms, silence, timeout
 from bus.shim.answer import HookAnswer, unpack_answer
 from bus.tracing.context import TraceContext
 from bus.tracing.spans import Span
-from bus.transport import Fields, Transport, outage_seconds
+from bus.transport import Fields, Transport
 from bus.verdicts import POLICIES_BY_STRICTNESS, Policy, Verdict, bus_policy, failed
 from bus.wire.codec import encode_payload, write_json
+from bus.wire.outages import Outages, outage_seconds
 from workers.fleet_control.enforcement import Enforcement, stopped
 from workers.gateway.access import CALLER, LOCAL
 from workers.gateway.bodies import read_body
@@ -111,6 +112,7 @@ class Hooks:
         """`stops` are those that the gateway has read: they deny where no evaluator answers, too."""
         self._stops = stops
         self._transport, self._budget, self._policy = transport, budget, policy
+        self._outages = Outages()
 
     async def handle(self, request: Request) -> Response:
         """Answer one hook call; raises Problem for a request that is not a hook call."""
@@ -136,11 +138,13 @@ class Hooks:
                     entry,
                     deadline,
                     longest=began + call.patience,
-                    outage=outage_seconds(call.budget),
+                    outage=self._outages.seconds(outage_seconds(call.budget)),
                 ),
             )
             answer = unpack_answer(raw)
+            self._outages.note()
         except FleethookError as error:
+            self._outages.note(error)
             why = str(error)
             span.fail(type(error).__name__)
             log.warning("hook call %s of %s: fallback %s: %s", call.id, call.agent, call.policy, why)

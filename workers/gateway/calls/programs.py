@@ -18,9 +18,10 @@ from bus.ids import event_id, host_name
 from bus.requests import checked_context
 from bus.tracing.context import NO_CONTEXT, at_trace
 from bus.tracing.spans import Span
-from bus.transport import Fields, Transport, event_entry, outage_seconds
+from bus.transport import Fields, Transport, event_entry
 from bus.verdicts import POLICIES_BY_STRICTNESS, Policy, Verdict, bus_policy, failed
 from bus.wire.codec import decode_verdict, write_json
+from bus.wire.outages import Outages, outage_seconds
 from workers.fleet_control.enforcement import Enforcement
 from workers.gateway.bodies import read_body
 from workers.gateway.calls.event_formats import read_events
@@ -39,6 +40,7 @@ class Programs:
     def __init__(self, transport: Transport, stops: Enforcement, *, budget: float, policy: Policy) -> None:
         self._stops = stops
         self._transport, self._budget, self._policy = transport, budget, policy
+        self._outages = Outages()
 
     async def publish(self, request: Request) -> Response:
         """Announce events. Answers 202 with their ids when Redis or the spool has them."""
@@ -68,11 +70,14 @@ class Programs:
         entry = event_entry(event, _folder(event), policy, by="gateway")
         try:
             budget = wait_seconds(request) or self._budget
-            waiting = ask(self._transport, entry, began + budget, outage=outage_seconds(budget))
-            return await self._stops.heard(decode_verdict(await or_hang_up(request, waiting)))
+            waiting = ask(self._transport, entry, began + budget, outage=self._outages.seconds(outage_seconds(budget)))
+            raw = await or_hang_up(request, waiting)
+            self._outages.note()
+            return await self._stops.heard(decode_verdict(raw))
         except Problem:
             raise
         except FleethookError as error:
+            self._outages.note(error)
             span.fail(type(error).__name__)
             about = ("source", event.source, "event", event.type, "host", event.host)
             await self._transport.report_fallback(entry, about, error)
