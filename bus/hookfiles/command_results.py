@@ -26,7 +26,8 @@ def failure(hook: Hook, done: Finished, seconds: float) -> str:
     """Why a run failed (any exit but 0), for the trace, the verdict and the attempt log; empty for exit 0."""
     what = ""
     if done.timed_out:
-        what = f"timed out after {seconds:.1f} s"
+        took = min(seconds, done.ms / 1000) if done.ms else seconds  # in the background it may have named less
+        what = f"timed out after {took:.1f} s"
     elif done.spawn_error:
         what = f"did not run: {done.spawn_error}"
     elif done.signal is not None:

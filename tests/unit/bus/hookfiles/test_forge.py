@@ -242,6 +242,7 @@ def test_before_a_tool_a_non_zero_exit_blocks_with_its_reason(tmp_path: Path, do
         (Finished(exit_code=127, stderr=b"sh: x: not found"), "failed, command not found: exit 127 (sh: x: not found)"),
         (Finished(exit_code=126), "failed, command not executable: exit 126"),
         (Finished(exit_code=1, timed_out=True), "timed out after 10.0 s"),
+        (Finished(exit_code=1, timed_out=True, ms=2_040.0), "timed out after 2.0 s"),  # in the background it named less
         (Finished(signal=15, timed_out=True), "timed out after 10.0 s"),
         (Finished(signal=9), "was killed by SIGKILL"),
         (Finished(spawn_error="no memory"), "did not run: no memory"),
