@@ -80,7 +80,10 @@ def command_of(event: Event) -> str | None:
         if isinstance(value, str) and value:
             return " ".join((value, shlex.join(words))) if words else value
         if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
-            return "\n".join(value) if name == "commands" else shlex.join(value)
+            whole = name == "commands" or (
+                len(value) == 1 and " " in value[0]
+            )  # lines, and no program with its arguments
+            return "\n".join(value) if whole else shlex.join(value)
     return None
 
 

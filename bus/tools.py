@@ -247,7 +247,7 @@ def _command_text(argv: list[Any]) -> str:
     words = [str(word) for word in argv]
     if len(words) == 3 and words[0].rpartition("/")[2] in _SHELLS and words[1].startswith("-") and "c" in words[1]:
         return words[2]
-    return shlex.join(words)
+    return words[0] if len(words) == 1 else shlex.join(words)  # one word is a line: a program's name needs no quotes
 
 
 def _joined(value: object) -> str:

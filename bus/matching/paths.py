@@ -215,7 +215,9 @@ def is_outside(path: str, place: Place) -> bool:
     if not path.startswith(_TEMPORARY):
         return True
     exempt = [base for base in _TEMPORARY if within(path, base) and path != base and not _swept(path, base)]
-    if not exempt or any(within(path, place.home) and place.home != base for base in exempt):
+    if not exempt or any(
+        within(path, place.home) and within(place.home, base) and place.home != base for base in exempt
+    ):
         return True
     return _GLOB.search(path) is not None and (_may_name(path, place.home) or _may_name(path, place.project))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from bus.lazy.regex import lazy_regex
@@ -28,6 +28,7 @@ from bus.shell.programs.dotnet_calls import (
     plain_powershell,
     with_drives,
     with_loops,
+    with_quoted_code,
 )
 from bus.shell.words import UNKNOWN, UNSET
 
@@ -139,7 +140,7 @@ _NET: Final = lazy_regex(
 
 def powershell_calls(text: str) -> Iterator[Inner]:
     """What a PowerShell text runs; never raises. The last item has `unread` if there is more than is read."""
-    yield from islice(calls := _calls(text[:_LONGEST]), _MOST)
+    yield from islice(calls := chain.from_iterable(map(_calls, with_quoted_code(text[:_LONGEST]))), _MOST)
     if len(text) > _LONGEST or next(calls, None) is not None:
         yield Inner(unread=_LOSES)
 

@@ -12,6 +12,8 @@ from bus.shell.inner import Arg, Inner
 from bus.shell.words import UNKNOWN, UNSET
 
 _MOST: Final = 64
+_QUOTED_CODE: Final = lazy_regex(r'"[^"\n$]*\$\(')
+"""The first code in a text in double quotes."""
 _DELETES: Final = lazy_regex(r"(?:::|\.)(?:Delete|DeleteFile|DeleteDirectory|DeleteFolder)(?:\(|\b)", re.IGNORECASE)
 _LITERAL: Final = r"""(?:'([^'\n]*)'|"([^"\n]*)"|(\$\{?[\w:]+\}?(?:\\[^\s'")(,|]*)?|[A-Za-z]:\\[^\s'")(,|;]*))"""
 _ENUMERATED: Final = lazy_regex(
@@ -225,3 +227,17 @@ def found_by_forfiles(words: Sequence[str]) -> Iterator[list[str]]:
         yield ["rm", "-r", f"{given.get('/p', '.')}/*"]
     elif re.search(r"\b(?:del|erase)\b", command):
         yield ["find", given.get("/p", "."), "-name", given.get("/m", "*"), "-delete"]
+
+
+def with_quoted_code(text: str) -> Iterator[str]:
+    """A PowerShell text, and then the code of each `$(…)` in its quoted texts: `"$(Remove-Item x)"`."""
+    yield text
+    for match in islice(_QUOTED_CODE.finditer(text) if "$(" in text else (), _MOST):
+        depth, place = 1, match.end()
+        while depth and place < len(text):
+            depth += (text[place] == "(") - (text[place] == ")")
+            place += 1
+        code = text[match.end() : place - (depth == 0)]
+        while code.startswith("$("):
+            code = code[2:].removesuffix(")")
+        yield code

@@ -22,6 +22,8 @@ from tests.support.rows import rows
         ("mcp__shell__run_command", {"cmd": "rm -rf /"}, ("bash",), "rm -rf /"),
         ("mcp__x__execute", {"command": ["bash", "-lc", "rm -rf /"]}, ("bash",), "rm -rf /"),
         ("mcp__x__thing", {"command": ["rm", "-rf", "/"]}, ("bash",), "rm -rf /"),
+        ("mcp__x__thing", {"command": ["rm -rf /"]}, ("bash",), "rm -rf /"),
+        ("mcp__shell__run", {"argv": ["rm -rf /"]}, ("bash",), "rm -rf /"),
         ("mcp__desktop__start_process", {"command": "rm -rf /", "timeout_ms": 5}, ("bash",), "rm -rf /"),
         ("mcp__x__run", {"command": "rm", "args": ["-rf", "/"]}, ("bash",), "rm -rf /"),
         ("runInTerminal", {"input": "rm -rf /"}, ("bash",), "rm -rf /"),

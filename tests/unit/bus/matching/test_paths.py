@@ -31,6 +31,16 @@ def test_home_is_home_below_a_temporary_folder(path: str, monkeypatch: pytest.Mo
 
 
 @pytest.mark.req("X-09")
+def test_temporary_files_are_no_home_where_home_is_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers that run as any user have HOME=/."""
+    monkeypatch.setenv("HOME", "/")
+    place_of.__globals__["_place_of"].cache_clear()
+    assert not deletes_outside("rm -rf build /tmp/other/z", "/srv/app")
+    for path in ("~", "~/*", "/tmp", "/tmp/*", "..", "/srv", "~/etc"):
+        assert deletes_outside(f"rm -rf {path}", "/srv/app"), path
+
+
+@pytest.mark.req("X-09")
 def test_what_holds_the_project_is_outside_below_a_temporary_folder() -> None:
     for path in (
         "/tmp/work",

@@ -36,9 +36,10 @@ FILLERS = [f"/tmp/{number}" for number in range(600)]
         "a=/etc; " + "a=$a$a; " * 18 + "rm -rf $a",
         "rm -rf {" + "a," * 40_000 + "/etc}",
         "python3 -c 'import os; os.system(\"" + "echo a; " * 1500 + "rm -rf /etc\")'",
+        "pwsh -Command '\"" + "$(" * 50 + "Remove-Item -Recurse -Force /etc" + ")" * 50 + "\"'",
         'powershell -Command "' + "Get-ChildItem | " * 5000 + 'Remove-Item -Recurse -Force /etc"',
     ],
-    ids=range(22),
+    ids=range(23),
 )
 def test_nothing_behind_a_limit_passes_unseen(command: str) -> None:
     """Issue 10, item A1: over the budget is not "no opinion", also in code and in lists of arguments."""
