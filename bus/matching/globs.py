@@ -127,6 +127,7 @@ class PathIndex:
         self._by_name = {
             name: tuple((_together(globs), keys) for globs, keys in each.items()) for name, each in patterns.items()
         }
+        self._names = frozenset(self._by_name)
 
     def find(self, path: str, place: Place) -> set[str]:
         """The keys of the sets with a pattern that fits an absolute path, for an event at a place."""
@@ -136,11 +137,10 @@ class PathIndex:
             found |= exact[path]
         if path.startswith(place.home) and within(path, place.home):
             found |= exact.get(f"~{_below(path, place.home)}", _NO_KEYS)
-        for name in _names_in(path):
-            if name in by_name:
-                for matches, keys in by_name[name]:
-                    if not keys <= found and matches(path, place):
-                        found |= keys
+        for name in self._names.intersection(_names_in(path)):
+            for matches, keys in by_name[name]:
+                if not keys <= found and matches(path, place):
+                    found |= keys
         if self._fits_nameless is None or self._fits_nameless(path, place):
             for text, matches, keys in self._nameless:
                 if text in path and matches(path, place):

@@ -7,8 +7,11 @@ from typing import Final, NamedTuple
 
 from bus.hooksets.sieve.seen_line import LOOKS, SeenLine
 from bus.matching.needles import NeedleSearch
+from bus.matching.regexes import LiteralSearch
 
 _NONE: Final[frozenset[str]] = frozenset()
+_FEW: Final = 12
+"""At most so many texts are searched one by one, which is faster than a search for all of them."""
 
 
 class RuleNeed(NamedTuple):
@@ -54,7 +57,7 @@ class RuleNeed(NamedTuple):
 class RuleNeeds:
     """The needs of rules, indexed by one item that a line must contain, so that only few needs are checked for a line."""
 
-    __slots__ = ("_args", "_by_arg", "_by_marks", "_by_text", "_by_word", "_others", "_sure", "_words")
+    __slots__ = (*("_args", "_by_arg", "_by_marks", "_by_text", "_by_word", "_others", "_sure", "_texts", "_words"),)
 
     def __init__(self, needs: Iterable[RuleNeed] = ()) -> None:
         self._sure: frozenset[str] = frozenset(need.rule for need in needs if not any(need[1:]))
@@ -73,6 +76,7 @@ class RuleNeeds:
         for need in left:
             self._add(need, looks=looks)
         self._args, self._words = frozenset(self._by_arg), frozenset(self._by_word)
+        self._texts = LiteralSearch(self._by_text) if len(self._by_text) > _FEW else None
 
     def _add(self, need: RuleNeed, *, looks: bool) -> None:
         if looks and not LOOKS.isdisjoint(need.marks):
@@ -103,10 +107,14 @@ class RuleNeeds:
             for word in self._words.intersection(seen.words) if plain else self._words:
                 _add_met(self._by_word[word], seen, found)
         if self._by_text:
-            whole = seen.text
-            for text, needs in self._by_text.items():
-                if text in whole or not plain:
-                    _add_met(needs, seen, found)
+            whole, texts = seen.text, self._texts
+            if texts is not None and plain:
+                for text in texts.find(whole):
+                    _add_met(self._by_text[text], seen, found)
+            else:
+                for text, needs in self._by_text.items():
+                    if text in whole or not plain:
+                        _add_met(needs, seen, found)
         if self._args:
             for arg in self._args.intersection(seen.args):
                 _add_met(self._by_arg[arg], seen, found)

@@ -77,19 +77,21 @@ class Sieve:
                     given_to = None if about is None or not condition.program else given_to | about
                 for mark in marks_of(condition):
                     self._conditions.setdefault(mark, []).append((name, rules[name], condition))
+        self._marks = frozenset(self._conditions)
         index = PathIndex(paths)
         asks_for_null = bool(index.find(_NULL, place_of("/", here=False)))
         self._asked = Asked(frozenset(marked), index, asks_for_null, given_to)
 
     def prepare(self) -> None:
         """Work out now what the rules about every program need."""
-        for mark in self._conditions:
+        for mark in self._marks:
             self._needs(mark)
 
-    def _needs(self, mark: str) -> RuleNeeds | None:
-        """What the rules that need this mark need in addition; None if no rule needs it."""
+    def _needs(self, mark: str) -> RuleNeeds:
+        """What the rules that need this mark need in addition."""
         known = self._by_mark.get(mark)
-        if known is None and (conditions := self._conditions.get(mark)):
+        if known is None:
+            conditions = self._conditions[mark]
             same = tuple((name, id(match)) for name, _, match in conditions)
             known = self._by_conditions.get(same)
             if known is None:
@@ -117,10 +119,8 @@ class Sieve:
         for left_out, needs in self._unmarked:
             if not left_out or not left_out.issuperset(seen.programs):
                 needs.add_met(seen, found)
-        for mark in line.marks:
-            asked = self._by_mark.get(mark) or self._needs(mark)
-            if asked is not None:
-                asked.add_met(seen, found)
+        for mark in self._marks.intersection(line.marks):
+            (self._by_mark.get(mark) or self._needs(mark)).add_met(seen, found)
         return found
 
 

@@ -33,7 +33,7 @@ def follow_ups(items: Sequence[Command], text: str) -> Iterator[Command]:
         "tar " in text or "zip " in text or "7z" in text or "gem " in text
     ):
         yield from unpacked_code(items)
-    if len(items) > 1 and may_copy(text):
+    if len(items) > 1 and may_copy(items, text):
         yield from copied_code(items)
 
 
