@@ -71,6 +71,7 @@ def file_in_force(path: Path, layer: Layer, folder: Path | None, known: Kept | N
     """The content of a hook file that is in force. Keeps it in `folder`, for other and later processes.
 
     `known` is what this process had in force; it counts, and is kept again, if the copy in the folder is lost or damaged.
+    A process that does not know it leaves a damaged copy as it is while the file has errors: a running one may know it.
     If the file is gone, nothing of it is in force or kept. Raises ConfigError if no content of it can be read, now or before.
     """
     for _ in range(_TRIES):
@@ -84,6 +85,8 @@ def file_in_force(path: Path, layer: Layer, folder: Path | None, known: Kept | N
         found, new = _judge(path, layer, kept)
         whole = found._replace(sources=(*before, *found.file.sources), kept=new)
         if new == on_disk or new is None or folder is None:  # a copy that was lost or damaged is written again
+            return whole
+        if kept is None and found.file.problems and kept_file(folder, path).exists():
             return whole
         try:
             with locked(folder):

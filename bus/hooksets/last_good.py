@@ -1,7 +1,7 @@
 """The last good content of hook files on disk: it stays in force while a file has errors, across restarts (X-10).
 
 One file (0600) for each hook file, with its text and the texts of what it imports; replaced in one step, under
-a lock, so that several processes agree.
+a lock, so that several processes agree. Its last field is the digest of all before it: a copy that was damaged is none.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import logging
 import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,9 @@ from bus.system.locks import write_private
 log = logging.getLogger("fleethook.hooks")
 
 _MOST_BYTES: Final = 512 * 1024 * 1024
+_CHECK: Final = re.compile(rb',"check":"([0-9a-f]{64})"\}')
+"""The end of a copy: the SHA-256 of the copy without this field."""
+_CHECK_BYTES: Final = 76
 
 
 class Copy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -71,7 +75,7 @@ def kept_file(folder: Path, path: Path) -> Path:
 
 
 def read_kept(folder: Path, path: Path) -> Kept | None:
-    """The kept content of a hook file; None if there is none, or if it cannot be read (which is logged)."""
+    """The kept content of a hook file; None if there is none, or if it was damaged or cannot be read (which is logged)."""
     place = kept_file(folder, path)
     try:
         descriptor = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -86,11 +90,25 @@ def read_kept(folder: Path, path: Path) -> Kept | None:
             if found.st_uid != os.geteuid() or found.st_mode & 0o022 or not stat.S_ISREG(found.st_mode):
                 log.error("%s: other users can write this file, so it is not used; remove it", place)
                 return None
-            kept = from_json(stream.read(_MOST_BYTES), Kept)
+            raw = stream.read(_MOST_BYTES)
+        kept = from_json(raw, Kept)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         log.error("%s: the last good content of %s cannot be read: %s", place, path, error)
         return None
+    check = _CHECK.fullmatch(raw, max(0, len(raw) - _CHECK_BYTES))
+    if check is None or check[1].decode() != _digest(raw[: check.start()]):
+        log.error(
+            "%s: the last good content of %s was changed or damaged since it was written, so it does not count",
+            place,
+            path,
+        )
+        return None
     return _as_now(kept, os.path.realpath(path)) if kept.path == named_path(path) else None
+
+
+def _digest(body: bytes) -> str:
+    """The digest of a copy, given without the bracket that ends it."""
+    return hashlib.sha256(body).hexdigest()
 
 
 def _as_now(kept: Kept, real: str) -> Kept:
@@ -106,7 +124,8 @@ def write_kept(folder: Path, kept: Kept) -> None:
     """Write the kept content (0600) in one step; raises ConfigError if that fails. The caller holds the lock (`locked`)."""
     place = kept_file(folder, Path(kept.path))
     try:
-        write_private(place, msgspec.json.encode(kept).decode())
+        body = msgspec.json.encode(kept).removesuffix(b"}")
+        write_private(place, f'{body.decode()},"check":"{_digest(body)}"}}')
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror or error}", file=str(place)) from error
 

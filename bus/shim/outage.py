@@ -289,7 +289,7 @@ def lock(path: bytes, until: float) -> int:
         posix.close(fd)
 
 
-def count_dropped(path: bytes, more: int = 1) -> None:
+def count_dropped(path: bytes, more: int = 1, name: bytes = b".dropped") -> None:
     """Counts lost records beside the spool: a decimal in `.dropped`, and what did not fit there as a file's length.
 
     A full disk has no room for a number, but it still lets a file without any blocks become longer.
@@ -297,14 +297,14 @@ def count_dropped(path: bytes, more: int = 1) -> None:
     import fcntl
 
     flags = posix.O_RDWR | posix.O_CREAT | posix.O_CLOEXEC | posix.O_NOFOLLOW
-    for name in (b".dropped", b".dropped.full"):
+    for end in (name, b".dropped.full"):
         try:
-            fd = posix.open(path + name, flags, 0o600)
+            fd = posix.open(path + end, flags, 0o600)
         except OSError:
             continue  # not even an empty file can be made
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
-            if name == b".dropped":
+            if end == name:
                 total = b"%d\n" % (int(posix.read(fd, 32) or b"0") + more)
                 if posix.pwrite(fd, total, 0) != len(total):
                     continue

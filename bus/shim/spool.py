@@ -30,7 +30,7 @@ PAUSE_S: Final = 5.0
 
 _ASKING: Final = frozenset({b"reply", b"budget", b"patience"})
 """Fields of a request that have no meaning once it fell back."""
-ENDS: Final = (".draining", ".drain.lock", ".dropped.full", ".dropped", ".away")
+ENDS: Final = (".draining", ".drain.lock", ".dropped.full", ".dropped", ".damaged", ".away")
 """Suffixes of the files beside a spool; `.away` is the mark of a server that does not answer."""
 
 _START: Final = re.compile(rb"\*\d{1,4}\r\n\$(?:8\r\nrequests|6\r\nevents)\r\n\$2\r\nid\r\n")
@@ -38,13 +38,16 @@ _ID: Final = re.compile(rb"[A-Za-z0-9_.-]{1,64}")
 
 
 class SpoolStatus(NamedTuple):
-    """The events in a spool: records and bytes, how many were dropped because it was full, and the time of the oldest."""
+    """The events in a spool: records and bytes, the time of the oldest, and how many were lost, by the reason."""
 
     records: int = 0
     bytes: int = 0
     dropped: int = 0
+    """Those that the spool or the disk had no room for."""
     oldest_ms: int = 0
     """Milliseconds since 1970 by this machine's clock; 0 if nothing waits."""
+    damaged: int = 0
+    """Those that were cut off or changed on the disk, so that they could not be sent."""
 
 
 class Drained(NamedTuple):
@@ -88,13 +91,10 @@ def spool_status(path: str | os.PathLike[str]) -> SpoolStatus:
             if record:
                 records += 1
                 oldest = oldest or _born_ms(record[2])
-    try:
-        dropped = int(_content(name + b".dropped") or b"0")
-    except ValueError:
-        dropped = 0
+    dropped = _count(name + b".dropped")
     with contextlib.suppress(FileNotFoundError):
         dropped += os.stat(name + b".dropped.full").st_size
-    return SpoolStatus(records, size, dropped, oldest)
+    return SpoolStatus(records, size, dropped, oldest, _count(name + b".damaged"))
 
 
 def drain(answers: str) -> Drained | None:
@@ -170,7 +170,7 @@ class Draining:
                     self.done = self.done._replace(sent=self.done.sent + len(batch))
                     batch, begin = [], end
             if skipped:
-                shim.count_dropped(self._spool, skipped)
+                shim.count_dropped(self._spool, skipped, b".damaged")
                 self.done = self.done._replace(skipped=self.done.skipped + skipped)
             os.unlink(draining)
 
@@ -190,7 +190,7 @@ class Draining:
 
 
 def hand_over(spool: str | os.PathLike[str], to: str | os.PathLike[str]) -> None:
-    """Moves the records of one spool to another, in order, with the count of dropped ones, and deletes the first spool.
+    """Moves the records of one spool to another, in order, with the counts of lost ones, and deletes the first spool.
 
     Raises OSError if that is not possible: then the first spool is unchanged. After a crash records may be in both spools;
     each counts once.
@@ -198,7 +198,7 @@ def hand_over(spool: str | os.PathLike[str], to: str | os.PathLike[str]) -> None
     there = os.fsencode(to)
     with Draining(spool):
         parts = [os.fsencode(spool) + end for end in (b".draining", b"")]
-        raw, dropped = b"".join(map(_content, parts)), spool_status(spool).dropped
+        raw, before = b"".join(map(_content, parts)), spool_status(spool)
         fd = shim.lock(there, time.monotonic() + REPLY_S)
         try:
             size = os.fstat(fd).st_size
@@ -210,8 +210,10 @@ def hand_over(spool: str | os.PathLike[str], to: str | os.PathLike[str]) -> None
         for part in parts:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(part)
-    if dropped:
-        shim.count_dropped(there, dropped)
+    if before.dropped:
+        shim.count_dropped(there, before.dropped)
+    if before.damaged:
+        shim.count_dropped(there, before.damaged, b".damaged")
     remove(spool)
 
 
@@ -277,6 +279,13 @@ def _record(raw: bytes, at: int) -> tuple[list[bytes], int] | None:
         at = end + 2
     whole = len(parts) > 2 and len(parts) % 2 == 1 and _ID.fullmatch(parts[2])
     return (parts, at) if whole else None
+
+
+def _count(path: bytes) -> int:
+    try:
+        return int(_content(path) or b"0")
+    except ValueError:
+        return 0
 
 
 def _content(path: bytes) -> bytes:

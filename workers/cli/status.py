@@ -46,7 +46,8 @@ WATCH_SECONDS = 2.0
 def status(fleet: Context, wait: float | None, watch: bool) -> None:
     """Show live processes, hooks in force, recent activity and waiting work; exit code 1 if a process does not run.
 
-    Also shows endpoints that fail or are paused, and hook files with rejected content. They do not change the exit code.
+    Also shows events that were lost, endpoints that fail or are paused, and hook files with rejected content. They do not
+    change the exit code.
     """
     try:
         while watch:

@@ -96,11 +96,32 @@ class Spool(msgspec.Struct, frozen=True, kw_only=True):
     records: int
     bytes: int
     dropped: int
+    """How many were lost because the spool or the disk was full."""
     oldest_ms: int
+    damaged: int = 0
+    """How many were lost because their record was cut off or changed on the disk."""
+
+    @property
+    def lost_text(self) -> str:
+        """How many events were lost, and why; empty if none was."""
+        found = []
+        if self.dropped:
+            found.append(
+                f"{counted(self.dropped, 'event')} of {self.owner} did not fit into the spool or on the disk: lost"
+            )
+        if self.damaged:
+            what = counted(self.damaged, "record was", "records were")
+            found.append(f"{what} cut off or damaged in the spool of {self.owner}, and could not be sent: lost")
+        return "; ".join(found)
+
+    @property
+    def owner(self) -> str:
+        """The agent in words; the spools of programs have names of `program.` and a digest of their server."""
+        return "programs (`Bus`, `fleethook publish`)" if self.agent.startswith("program.") else self.agent
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole state; `problems` are sentences about missing processes and lost events."""
+    """The whole state; `problems` are sentences about missing processes."""
 
     namespace: str
     server: ServerFacts
@@ -114,6 +135,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     stats: dict[str, int]
     spools: tuple[Spool, ...]
     problems: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    """Sentences about events that this machine's spools lost. They stay until the counts beside the spool are removed."""
     repairs: tuple[Repair, ...] = ()
     """Streams that could take no entry, because one had an id from the future, and that were replaced."""
     weakened: tuple[GuardChange, ...] = ()
@@ -157,7 +180,8 @@ async def status(
         version=await current_version(connections, keys),
         stats=stats,
         spools=spools,
-        problems=(*_problems(roles, spools), *await uncarried(connections, rq, keys, settings, starts)),
+        problems=(*_problems(roles), *await uncarried(connections, rq, keys, settings, starts)),
+        lost=tuple(spool.lost_text for spool in spools if spool.lost_text),
         repairs=tuple(await read_repairs(connections, keys)),
         weakened=tuple(await read_changes(connections, keys, 3)),
         hosts=tuple(await known_hosts(connections, keys, (settings.host or host_name(), places))),
@@ -243,7 +267,7 @@ def read_spools(places: Directories) -> tuple[Spool, ...]:
     found = []
     for path in map(Path, spools(folder)):
         kept = spool_status(path)
-        if kept.records or kept.dropped or kept.bytes:
+        if kept.records or kept.dropped or kept.damaged or kept.bytes:
             found.append(
                 Spool(
                     agent=path.name,
@@ -251,6 +275,7 @@ def read_spools(places: Directories) -> tuple[Spool, ...]:
                     bytes=kept.bytes,
                     dropped=kept.dropped,
                     oldest_ms=kept.oldest_ms,
+                    damaged=kept.damaged,
                 )
             )
     return tuple(found)
@@ -263,20 +288,14 @@ def _role(role: str, who: Sequence[str] | None, wanted: int, starts: Container[s
     return Role(role=role, health=health, alive=len(who), who=tuple(who))
 
 
-def _problems(roles: Sequence[Role], spools: Sequence[Spool]) -> list[str]:
+def _problems(roles: Sequence[Role]) -> list[str]:
     meanings = {
         "evaluator": "hooks are not asked, agents get their fallback",
         "dispatcher": "events cause no deliveries",
         "carrier": "deliveries are not carried",
         "chores": "nothing is tidied up",
     }
-    found = [f"no {role.role} is alive: {meanings[role.role]}" for role in roles if role.health == "missing"]
-    found += [
-        f"{counted(spool.dropped, 'event')} of {spool.agent} did not fit into the spool: lost"
-        for spool in spools
-        if spool.dropped
-    ]
-    return found
+    return [f"no {role.role} is alive: {meanings[role.role]}" for role in roles if role.health == "missing"]
 
 
 async def _live_consumers(connections: Connections, keys: Keys, stream: str, group: str) -> tuple[str, ...]:

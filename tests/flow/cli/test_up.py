@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import stat
@@ -193,9 +194,18 @@ def test_a_second_up_is_refused_and_says_who_runs(up: tuple[Place, Done]) -> Non
 def test_status_shows_who_is_alive(up: tuple[Place, Done]) -> None:
     """Everybody alive is exit code 0; in a namespace where nobody works it is 1, and says what that means."""
     place, _ = up
+    spools = place.root / "fh/state/spool"
+    spools.mkdir(parents=True, exist_ok=True)
+    (spools / "codex.damaged").write_text("1\n")
+    (spools / "gemini.dropped").write_text("2\n")
     done = place.run("status", "--json", "--wait", "20")
-    assert done.code == 0, done.out
+    assert done.code == 0, "what was lost keeps nothing from running"
     found = done.json
+    assert found["lost"] == [
+        "1 record was cut off or damaged in the spool of codex, and could not be sent: lost",
+        "2 events of gemini did not fit into the spool or on the disk: lost",
+    ]
+    assert re.findall(r"(?m)^lost +(.*)$", place.run("status").out) == found["lost"]
     roles = {role["role"]: (role["health"], role["alive"]) for role in found["roles"]}
     for role in ("carrier", "chores") if sys.platform == "linux" else ():  # they run while there is work
         assert roles[role] in {("idle", 0), ("ok", 1)}

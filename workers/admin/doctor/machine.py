@@ -80,13 +80,12 @@ def file_checks(settings: Settings, places: Directories, cwd: Path) -> Iterator[
         yield Check(id="in-force", status="fail" if rejection.layer == "user" else "warn", what=rejection.text, fix=fix)
     for spool in read_spools(places):
         agent = "" if spool.agent.startswith("program.") else spool.agent  # `program.` and a digest of their server
-        owner = agent or "programs (`Bus`, `fleethook publish`)"
-        if spool.dropped:
-            text = f"{counted(spool.dropped, 'event')} of {owner} did not fit on the disk: lost"
-            yield Check(id="spool", status="warn", what=text, fix="keep the server reachable; `fleethook status`")
+        if spool.lost_text:
+            fix = "keep the server reachable; `fleethook status`"
+            yield Check(id="spool", status="warn", what=spool.lost_text, fix=fix)
         if spool.records:
             waits = counted(spool.records, "event waits", "events wait")
-            text = f"of {owner} {waits} on this disk ({counted(spool.bytes, 'byte')})"
+            text = f"of {spool.owner} {waits} on this disk ({counted(spool.bytes, 'byte')})"
             yield Check(
                 id="spool",
                 status="warn",

@@ -176,9 +176,11 @@ def _wrong(fleet: Context, report: StatusReport) -> Iterator[Fact]:
             colour: Colour = "red" if health.standing == "disabled" else "yellow"
             yield "endpoint", f"{plain(health.endpoint)}  {health_text(health)}", colour
     for spool in found.spools if found is not None else read_spools(fleet.directories()):
-        waiting = counted(spool.records, "event waits", "events wait")
-        text = f"{spool.agent}: {waiting} on this disk ({counted(spool.bytes, 'byte')}), {spool.dropped} lost"
-        yield "spool", text, "yellow"
+        if spool.records or spool.bytes:
+            waiting = counted(spool.records, "event waits", "events wait")
+            yield "spool", f"{spool.agent}: {waiting} on this disk ({counted(spool.bytes, 'byte')})", "yellow"
+        if spool.lost_text:
+            yield "lost", plain(spool.lost_text, 600), "red"
     if found is not None:
         for repair in found.repairs:
             yield "repaired", f"{when(repair.ms)}: {repair.text}", "yellow"

@@ -59,7 +59,7 @@ def drainer(world: World) -> subprocess.Popen[bytes]:
 
 def test_everything_arrives_in_order_with_its_fields_and_leaves_the_disk(world: World) -> None:
     events, requests = fill(world, 3 * BATCH_RECORDS + 1), fill(world, 2, "requests")
-    assert spool_status(world.spool)[::2] == (len(events) + 2, 0)
+    assert spool_status(world.spool)[:3:2] == (len(events) + 2, 0)
     assert drain(str(world.file)) == Drained(len(events) + 2, 0)
     assert arrived(world) == events + requests, "a request that fell back is an event by now"
     assert arrived(world, "requests") == []
@@ -194,7 +194,7 @@ def test_a_record_that_a_crash_cut_off_is_skipped_and_counted_and_costs_no_other
     os.truncate(world.spool, size + cut)
     assert spool_status(world.spool).records == 2
     assert drain(str(world.file)) == Drained(2, 1)
-    assert spool_status(world.spool) == SpoolStatus(dropped=1)
+    assert spool_status(world.spool) == SpoolStatus(damaged=1), "it did fit"
     fill(world, 1)
     size = world.spool.stat().st_size
     append(world.spool, "events", ["id", event_id(), "body", b"y" * 4000])
@@ -229,7 +229,7 @@ def test_a_full_spool_drops_what_is_new_and_counts_it(world: World) -> None:
     assert (world.spool.parent / "waiting.dropped").read_text() == "13\n"
     world.spool.write_bytes(kept)
     status = spool_status(world.spool)
-    assert status == (1, len(kept), 13, int(ids[0][1:13], 16))
+    assert status == SpoolStatus(1, len(kept), 13, int(ids[0][1:13], 16))
 
 
 FULL_DISK = """
@@ -279,7 +279,7 @@ def test_a_lock_that_is_never_free_costs_the_time_given_and_counts_as_dropped(wo
         start = time.monotonic()
         assert not append(world.spool, "events", ["id", event_id(), "body", b""], wait_s=0.2)
         assert 0.2 <= time.monotonic() - start < at_most(5)
-    assert spool_status(world.spool)[::2] == (1, 1)
+    assert spool_status(world.spool)[:3:2] == (1, 1)
 
 
 def test_a_symbolic_link_in_its_place_is_not_followed(world: World, tmp_path: Path) -> None:

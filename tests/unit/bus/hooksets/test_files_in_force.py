@@ -259,10 +259,13 @@ def test_a_file_that_becomes_a_bad_link_changes_nothing(file: Path, folder: Path
     assert file_in_force(file, "user", folder).file.hooks == ()
 
 
-@pytest.mark.parametrize("damage", ["", "{", None])
+@pytest.mark.parametrize("damage", ["", "{", "changed", "shortened", "without its digest", None])
 @pytest.mark.parametrize("text", [GOOD, "hooks: ["])
 def test_a_copy_that_is_lost_or_damaged_is_kept_again(file: Path, folder: Path, damage: str | None, text: str) -> None:
-    """By a process that still has the content in force: else the next start would have nothing."""
+    """By a process that still has the content in force: else the next start would have nothing.
+
+    A copy is damaged also if it is whole JSON. A process that knows no better does not replace it meanwhile.
+    """
     file.write_text(GOOD)
     running = file_in_force(file, "user", folder)
     copy = kept_file(folder, file)
@@ -271,7 +274,12 @@ def test_a_copy_that_is_lost_or_damaged_is_kept_again(file: Path, folder: Path, 
     if damage is None:
         copy.unlink()
     else:
-        copy.write_text(damage)
+        whole = {key: value for key, value in json.loads(before).items() if key != "check"}
+        shorter = before.replace(b"{id: a", b"#{id: a", 1).replace(b"hooks: [", b"hooks: [\\n", 1)
+        damaged = {"changed": before.replace(b"run-b", b"run-x"), "shortened": shorter}
+        damaged |= {"without its digest": json.dumps(whole).encode()}
+        copy.write_bytes(damaged.get(damage, damage.encode()))
+        assert ids(file_in_force(file, "user", folder)) == (["a", "b", "e"] if text == GOOD else [])
     now = file_in_force(file, "user", folder, running.kept)
     assert any(source.path == str(copy) for source in now.sources), "the loss of the copy is seen"
     assert ids(now) == ["a", "b", "e"]
