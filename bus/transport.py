@@ -20,7 +20,7 @@ from bus.event_folder import UNKNOWN_FOLDER, EventFolder, folder_fields
 from bus.events import Event
 from bus.ids import event_id, reply_token
 from bus.verdicts import Policy
-from bus.wire.codec import encode_event
+from bus.wire.codec import encode_event, within_depth
 from bus.wire.connections import COMMAND_SECONDS, CONNECT_SECONDS, Command, Connection, Connections
 from bus.wire.keys import NOTE, Keys, note_key
 from bus.wire.outages import MARKED_SECONDS, outage_seconds
@@ -309,7 +309,7 @@ def event_entry(
         "host",
         event.host,
         "body",
-        encode_event(event),
+        encode_event(within_depth(event)),
         *folder_fields(folder),
         "by",
         reporter(by),

@@ -13,7 +13,7 @@ from bus.events import Event, EventType, native_type
 from bus.shim.answer import HookAnswer
 from bus.tools import canonical_input, canonical_tool
 from bus.verdicts import Verdict
-from bus.wire.codec import read_json, write_json
+from bus.wire.codec import read_payload, write_json
 
 Form = Callable[[str, CarriedVerdict], dict[str, Any]]
 """Makes the fields of an answer that carry the decision, for a native event. Context and notes are added to them."""
@@ -50,7 +50,7 @@ class Family:
 
         The event that the hook command was installed for counts more than the payload's own name. Raises DecodeError.
         """
-        fields = read_json(payload)
+        fields = read_payload(payload)
         if not isinstance(fields, dict):
             raise DecodeError(f"payload of {self.agent.label} is not a JSON object but a {type(fields).__name__}")
         return self.opened(native, fields, host=host)

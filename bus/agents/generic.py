@@ -13,7 +13,7 @@ from bus.lazy.conversions import converted
 from bus.shim.answer import HookAnswer
 from bus.tools import canonical_input, canonical_tool
 from bus.verdicts import Verdict
-from bus.wire.codec import read_json, write_json
+from bus.wire.codec import read_payload, write_json
 
 _T = EventType
 
@@ -71,7 +71,7 @@ class _Dialect:
 
         `native` is the type if the object has none. Raises DecodeError if there is no type, or a field has the wrong shape.
         """
-        fields = read_json(payload)
+        fields = read_payload(payload)
         if not isinstance(fields, dict):
             raise DecodeError(f"event is not a JSON object but a {type(fields).__name__}")
         known: dict[str, Any] = {name: value for name, value in fields.items() if name in _FIELDS}

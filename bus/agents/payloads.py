@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bus.errors import DecodeError
-from bus.wire.codec import read_json
+from bus.wire.codec import read_json, read_payload
 
 
 def opened(label: str, payload: bytes) -> dict[str, Any]:
     """The JSON object in a payload; raises DecodeError with the agent's name."""
-    fields = read_json(payload)
+    fields = read_payload(payload)
     if not isinstance(fields, dict):
         raise DecodeError(f"payload of {label} is not a JSON object but a {type(fields).__name__}")
     return fields

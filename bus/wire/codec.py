@@ -14,6 +14,7 @@ from bus.errors import DecodeError
 from bus.events import Event
 from bus.lazy.conversions import converted, msgpack_decoder
 from bus.verdicts import Verdict
+from bus.wire.deep_json import flat_json, flat_value
 from bus.wire.long_json import has_long_text, write_long
 
 _T = TypeVar("_T")
@@ -25,6 +26,8 @@ MAX_BODY: Final = 16 * 1024 * 1024
 """Largest body of a request or event, in bytes. The failure policy answers a larger one, which becomes a dead letter."""
 
 MAX_DEPTH: Final = 32
+_FIELD_DEPTH: Final = MAX_DEPTH - 1
+"""How deep a field of an event or verdict may be nested."""
 _MAX_ARRAY, _MAX_MAP = 65_536, 16_384
 _MAX_CONTAINERS, _COUNTED = 262_144, 65_536
 """The most lists and maps in one message, and the size in bytes above which they are counted. An empty list has one byte on
@@ -40,6 +43,10 @@ _READ_EVENT: Final = msgpack_decoder(Event).decode
 _READ_VERDICT: Final = msgpack_decoder(Verdict).decode
 _STAMP: Final = b"\xa1v" + bytes([SCHEMA])
 """The schema number at the beginning of the maps that we write, after the first byte."""
+
+
+class _TooDeep(DecodeError):
+    """What was read is nested deeper than readers accept."""
 
 
 _FULL_MAP: Final = 0x8F
@@ -96,19 +103,27 @@ def unpack(raw: bytes, *, limit: int = MAX_BODY) -> Any:
     return value
 
 
-def read_json(raw: bytes, *, limit: int = MAX_BODY) -> Any:
-    """The JSON value in an agent's payload; accepts lone surrogates and a missing newline, raises DecodeError."""
+def read_payload(raw: bytes) -> Any:
+    """The JSON value in an agent's payload, as `read_json` reads it, but what is nested too deep in it is a text of JSON."""
+    try:
+        return read_json(raw, depth=_FIELD_DEPTH)
+    except _TooDeep:
+        return read_json(flat_json(raw, _FIELD_DEPTH))
+
+
+def read_json(raw: bytes, *, limit: int = MAX_BODY, depth: int = MAX_DEPTH) -> Any:
+    """The JSON value in a text; accepts lone surrogates and a missing newline, raises DecodeError."""
     if len(raw) > limit:
         raise DecodeError(f"payload of {len(raw)} bytes; at most {limit} are accepted")
     try:
         value = json.loads(raw.decode("utf-8", "replace").removeprefix("\ufeff"), parse_constant=_no_constant)
-        _check(value, MAX_DEPTH)
+        _check(value, depth)
     except DecodeError:
         raise
     except json.JSONDecodeError as error:
         raise DecodeError(f"payload is not JSON: {error.msg} at line {error.lineno} column {error.colno}") from error
     except RecursionError as error:  # the depth at which Python raises it differs by version
-        raise DecodeError(f"nested deeper than {MAX_DEPTH} levels") from error
+        raise _TooDeep(f"nested deeper than {MAX_DEPTH} levels") from error
     except ValueError as error:
         raise DecodeError(f"payload is not usable JSON ({type(error).__name__})") from error
     return value
@@ -119,6 +134,18 @@ def write_json(value: Any) -> bytes:
     if has_long_text(value):
         return write_long(value, _JSON)
     return _JSON.encode(value).encode("ascii")
+
+
+def within_depth(event: Event) -> Event:
+    """The event, in which what is nested deeper than readers accept is a text of JSON."""
+    if not unreadable(event.input, event.output, event.data, event.raw):
+        return event
+    fields = ("input", "output", "data", "raw")
+    try:
+        flat = {name: flat_value(getattr(event, name), _FIELD_DEPTH) for name in fields}
+    except RecursionError:  # Python writes no JSON that is so deep, so readers refuse the event
+        return event
+    return msgspec.structs.replace(event, **flat)
 
 
 def encode_event(event: Event) -> bytes:
@@ -185,7 +212,7 @@ def unreadable(*values: object) -> str:
     try:
         for value in values:
             if value:
-                _check(value, MAX_DEPTH - 1)
+                _check(value, _FIELD_DEPTH)
     except DecodeError as error:
         return str(error)
     except RecursionError:
@@ -227,7 +254,7 @@ def _check(value: object, depth: int) -> None:
     """Refuse values of msgpack and JSON that hooks cannot take; containers may be nested `depth` levels deep."""
     if isinstance(value, dict):
         if depth == 0:
-            raise DecodeError(f"nested deeper than {MAX_DEPTH} levels")
+            raise _TooDeep(f"nested deeper than {MAX_DEPTH} levels")
         for key, item in value.items():
             if key.__class__ is not str:
                 raise DecodeError("a map has a key that is not text")
@@ -235,7 +262,7 @@ def _check(value: object, depth: int) -> None:
                 _check(item, depth - 1)
     elif isinstance(value, list):
         if depth == 0:
-            raise DecodeError(f"nested deeper than {MAX_DEPTH} levels")
+            raise _TooDeep(f"nested deeper than {MAX_DEPTH} levels")
         for item in value:
             if item.__class__ not in _PLAIN:
                 _check(item, depth - 1)

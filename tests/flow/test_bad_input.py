@@ -45,8 +45,6 @@ UNREADABLE = {
     "10 MB, truncated": (CUT + b"x" * 10_000_000, "Unterminated string"),
     "no object": (b"[1]", "not a JSON object but a list"),
     "two objects": (b"{}{}", "Extra data at line 1 column 3"),
-    "nested deeper than anything": (b'{"a":' * 5000 + b"1" + b"}" * 5000, "nested deeper than 32 levels"),
-    "nested too deep": (b'{"a":' * 40 + b"1" + b"}" * 40, "nested deeper than 32 levels"),
     "not a number": (b'{"a":NaN}', "NaN is not a number"),
     "a number of 5,000 digits": (b'{"a":1' + b"0" * 5000 + b"}", "not usable JSON"),
     "another encoding": (b"\xff\xfe{\x00}\x00", "Expecting value"),
@@ -58,6 +56,8 @@ READABLE: Odd = {
     "10 MB": (CUT + b"rm -rf x; " + b"x" * 10_000_000 + b'"}}', "rm -rf x"),
     "invalid UTF-8": (CUT + b'rm \xff\xfe\xc3"}}', "rm \ufffd"),
     "lone surrogates": (CUT + b'rm \\ud83d"},"cwd":"/\\udc80","\\udfff":"\\udbff"}', "rm "),
+    "nested deeper than hooks take": (CUT + b'rm x"},"a":' + b'{"a":' * 40 + b"1" + b"}" * 41, "rm x"),
+    "nested deeper than Python reads": (b'{"a":' + b"[" * 5000 + b"]" * 5000 + b"," + CUT[1:] + b'rm x"}}', "rm x"),
     "zeros": (CUT + b'rm \\u0000"},"cwd":"/\\u0000"}', "rm"),
     "a line break before and behind": (b"\n" + CUT + b'rm x"}}\r\n', "rm x"),
 }

@@ -26,7 +26,9 @@ from bus.wire.codec import (
     encode_verdict,
     pack,
     read_json,
+    read_payload,
     unpack,
+    within_depth,
     write_json,
 )
 from tests.support.examples import examples
@@ -105,6 +107,45 @@ def test_depth_counts_containers_and_nothing_else(inner: object) -> None:
     assert unpack(pack(nested(MAX_DEPTH, inner))) == nested(MAX_DEPTH, inner)
     with pytest.raises(DecodeError, match="nested deeper than 32"):
         unpack(pack(nested(MAX_DEPTH + 1, inner)))
+
+
+@pytest.mark.parametrize("levels", [MAX_DEPTH, MAX_DEPTH + 1, 200, 5_000])
+def test_what_is_nested_too_deep_in_a_payload_is_a_text_and_the_rest_is_read(levels: int) -> None:
+    deep = "[" * levels + r'"\"]"' + "]" * levels
+    event = Event(type="a", raw=read_payload(f'{{"a": {deep}, "b": [{deep}, {{}}, "]"], "c": 1}}'.encode()))
+    assert event.raw is not None
+    assert event.raw["c"] == 1
+    assert event.raw["b"][1:] == [{}, "]"]
+    inner = event.raw["a"]
+    while isinstance(inner, list):
+        (inner,) = inner
+    assert inner == "[" * (levels - MAX_DEPTH + 2) + r'"\"]"' + "]" * (levels - MAX_DEPTH + 2)
+    assert decode_body(encode_event(event)) == event, "the event of such a payload can be read again"
+
+
+@pytest.mark.parametrize(
+    "wrong", ["[" * 5_000, "[" * 40 + "]" * 41, "[" * 40 + "}" * 40, "[" * 40 + "a" + "]" * 40 + ","]
+)
+def test_a_payload_that_is_nested_too_deep_and_is_no_json_is_a_decode_error(wrong: str) -> None:
+    with suppress(DecodeError):
+        assert isinstance(read_payload(f'{{"a": {wrong}}}'.encode()), dict), "what is too deep is not looked at"
+    with pytest.raises(DecodeError):
+        read_payload(f'{{"a": {wrong}'.encode())
+
+
+def test_reading_past_what_is_too_deep_takes_a_time_in_proportion_to_its_length() -> None:
+    quotes = b'{"a":' + b"[" * 5_000 + b'\\"' * 2_000_000
+    with pytest.raises(DecodeError):
+        read_payload(quotes)
+
+
+def test_what_is_nested_too_deep_in_an_event_is_a_text() -> None:
+    deep: Any = nested(MAX_DEPTH, 1)
+    event = decode_body(encode_event(within_depth(Event(type="a", input={"command": "ls", "deep": deep}))))
+    assert isinstance(event, Event)
+    assert event.input["command"] == "ls"
+    plain = Event(type="a", input={"deep": nested(MAX_DEPTH - 2, 1)})
+    assert within_depth(plain) is plain
 
 
 json_values = st.recursive(
