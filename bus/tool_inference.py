@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -113,9 +113,8 @@ def _call(native: str, arguments: Mapping[str, Any]) -> _Call:
     for name, value in arguments.items():
         spelled = one_spelling(name)
         if isinstance(value, dict) and spelled in WRAPPERS:
-            for inner_name, inner_value in value.items():
-                if isinstance(inner_name, str):
-                    fields.setdefault(one_spelling(inner_name), inner_value)
+            for inner_name, inner_value in _unwrapped(value):
+                fields.setdefault(inner_name, inner_value)
         else:
             fields[spelled] = value
             native_names[spelled] = name
@@ -126,6 +125,16 @@ def _call(native: str, arguments: Mapping[str, Any]) -> _Call:
     if NAME.fullmatch(operation):
         words |= {word.lower() for word in WORD.findall(operation)}
     return _Call(words, frozenset(tool_parts(native)[0]), fields, native_names)
+
+
+def _unwrapped(arguments: Mapping[Any, Any], levels: int = 8) -> Iterator[tuple[str, Any]]:
+    """The arguments in a wrapper, and in the wrappers inside of it, by their names in snake_case."""
+    for name, value in arguments.items():
+        spelled = one_spelling(name) if isinstance(name, str) else ""
+        if levels and isinstance(value, dict) and spelled in WRAPPERS:
+            yield from _unwrapped(value, levels - 1)
+        elif spelled:
+            yield spelled, value
 
 
 def _request(native: str, call: _Call) -> Inferred | None:

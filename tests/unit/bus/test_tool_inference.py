@@ -65,6 +65,7 @@ def test_an_unknown_tool_that_says_shell_is_one(
         ("mcp__redis__redis_command", {"command": "FLUSHALL"}, "redis-cli FLUSHALL"),
         ("mcp__neon__run_sql", {"params": {"sql": "DROP TABLE x"}}, "psql -c 'DROP TABLE x'"),
         ("mcp__shell__exec", {"params": {"command": "rm -rf /srv"}}, "rm -rf /srv"),
+        ("mcp__shell__exec", {"request": {"args": {"params": {"Command": "rm -rf /srv"}}}}, "rm -rf /srv"),
         ("mcp__ide__executeCode", {"code": "import os\n!rm -rf /srv"}, "python3 -c 'import os\npass'\nrm -rf /srv"),
         ("mcp__run__code", {"code": "rm -rf /", "languageId": "shellscript"}, "bash -c 'rm -rf /'"),
         (
