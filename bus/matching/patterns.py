@@ -23,7 +23,7 @@ _AGENT: Final = lazy_regex(r"[a-z0-9][a-z0-9_.-]{0,31}")
 _NAMES: Final = lazy_regex(r"[A-Za-z0-9_ ,|-]*")
 _PATTERN: Final = lazy_regex(r"[A-Za-z0-9_.*?\[\]!:-]+")
 
-_SET: Final = lazy_regex(r"\[!?[^\[\]]+\]")
+_SET: Final = lazy_regex(r"\[(?:![^\[\]]+|[^\[\]!][^\[\]]*)\]")
 """A set of characters in a glob."""
 
 

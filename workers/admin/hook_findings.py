@@ -51,7 +51,11 @@ def findings(read: HookFile, folder: str) -> Iterator[ConfigError]:
     for hook in read.hooks:
         if hook.command:
             place = _place(hook, "command", documents)
-            yield from (_error(place, *found) for found in _program_findings(hook, folder))
+            known = [text for text in read.warnings if text.startswith(f"{place[0]}:")]
+            for message, hint in _program_findings(hook, folder):
+                # The readers of other dialects report files whose place they know, without the importing file.
+                if hook.dialect == NATIVE or not any(message in text for text in known):
+                    yield _error(place, message, hint)
         yield from (_error(_place(hook, "when", documents), *found) for found in _field_findings(hook, hook.on))
     for endpoint in read.endpoints:
         place = _place(endpoint, "when", documents)
@@ -89,11 +93,11 @@ def _document(file: str) -> Document | None:
 
 def _program_findings(hook: Hook, folder: str) -> Iterator[tuple[str, str]]:
     """Findings on the scripts and programs that a command runs, and on the scripts' interpreters."""
-    base = os.path.join(folder, os.path.expanduser(hook.working_dir)) if folder else ""
+    base = os.path.join(folder, os.path.expanduser(hook.working_dir))
+    base = base if os.path.isabs(base) else ""
     path = hook.env.get("PATH", "")
     for problem in problems(hook.command, hook.args, base=base, root=folder, path=path):
-        if hook.dialect == NATIVE or not problem.of_file:  # the readers of other dialects report their files themselves
-            yield problem.message, problem.hint
+        yield problem.message, problem.hint
 
 
 def check_condition(text: str) -> None:

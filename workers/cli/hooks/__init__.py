@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from workers.cli.common import Context, Lazy, LazyGroup, common_options, pass_fleet
-from workers.cli.hooks.sets import holds, load
+from workers.cli.hooks.sets import holds, load, read_foreign
 from workers.runtime.wording import counted
 
 COMMANDS: Final = {
@@ -47,6 +47,8 @@ def hooks() -> None:
 def check(fleet: Context, file: Path | None) -> None:
     """Check a hook file, and the tests of the guard packs that it uses; exit 4 if something is wrong.
 
+    A file or folder of pigo, Forge, Gobby, Claude Code or ion is checked as it would be imported.
+
     Warnings do not change the exit code: a program or script that is missing, or a field in a `when:` that no event of the
     hook's patterns has.
     """
@@ -54,7 +56,8 @@ def check(fleet: Context, file: Path | None) -> None:
     from bus.hooksets.guards import check_pack, load_pack
     from workers.admin.hook_findings import findings
 
-    name, read = load(fleet, file)
+    foreign = None if file is None else read_foreign(file)
+    name, read = (str(file), foreign) if foreign is not None else load(fleet, file)
     found = list(findings(read, _runs_in(fleet, name)))
     failures = {pack: [str(problem) for problem in check_pack(load_pack(pack))] for pack in read.guards}
     problems = [*map(str, read.problems), *(text for found in failures.values() for text in found)]
@@ -89,10 +92,16 @@ def check(fleet: Context, file: Path | None) -> None:
 
 
 def _runs_in(fleet: Context, name: str) -> str:
-    """The folder in which the commands of a file run. For a project file it is the file's folder; empty if it is not known."""
+    """The folder in which the commands of a file run. For a project file it is the file's folder; empty if it is not known.
+
+    For other files in a repository it is the repository's folder: such a file can only be imported into its project.
+    """
+    from bus.hooksets.pinned_imports import repository
     from bus.hooksets.trust import project_file
-    from bus.system.directories import config_file
+    from bus.system.directories import CONFIG_NAMES, config_file
 
     path = Path(name).absolute()
     project = project_file(path.parent, user=config_file(fleet.directories().config))
-    return str(path.parent) if project == path else ""
+    if project == path:
+        return str(path.parent)
+    return "" if name == "stdin" or path.name in CONFIG_NAMES else repository(path)

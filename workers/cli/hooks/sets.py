@@ -241,6 +241,27 @@ def load(fleet: Context, file: Path | None) -> tuple[str, HookFile]:
     return name, read
 
 
+def read_foreign(path: Path) -> HookFile | None:
+    """A hook file or folder of another system, read as if it were imported; None for a file of Fleethook's own."""
+    import json
+
+    from bus.config.documents import loads
+    from bus.errors import ConfigError
+    from bus.hooks import NATIVE
+    from bus.hooksets.detect import detect_dialect
+    from bus.hooksets.hookfile import read_hook_document
+
+    if str(path) == "-":
+        return None
+    try:
+        dialect = detect_dialect(path)[1]
+    except ConfigError:  # reading it as our own gives the same error
+        return None
+    if dialect in ("", NATIVE):
+        return None
+    return read_hook_document(loads(json.dumps({"import": [str(path.absolute())]}), file=str(path)), "fleet")
+
+
 def load_with_tests(fleet: Context, file: Path | None) -> tuple[str, HookFile, list[HookTest]]:
     """As `load`, with the file's tests; errors in the tests are in the file's `problems` too."""
     from dataclasses import replace

@@ -185,3 +185,42 @@ def test_hooks_check_says_them_and_the_file_is_valid(tmp_path: Path, monkeypatch
         said.code,
         f"{file}:1:14: event pattern 'tool:pre_execute:[' has a bracket that is not closed" in said.out,
     ) == (4, True)
+    file.write_text("hooks: [{on: 'tool:pre_execute:[!]', command: ls}]\n")
+    assert fleethook("hooks", "check").code == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (".pigo/config.json", '{"plugins": [{"name": "p", "hooks": {"tool_start": [{"command": "COMMAND"}]}}]}'),
+        (".forge/hooks.json", '{"hooks": [{"event": "tool:pre_execute", "command": "COMMAND"}]}'),
+        (
+            ".claude/settings.json",
+            '{"hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "COMMAND"}]}]}}',
+        ),
+        (
+            ".ion/plugins/p/hooks/hooks.json",
+            '{"hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": "COMMAND"}]}]}}',
+        ),
+    ],
+)
+def test_files_of_other_systems_are_checked_by_themselves_and_where_they_are_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str
+) -> None:
+    """A script by a relative path, which is looked for in the project, and one that is missed wherever the hook runs."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()
+    script(tmp_path / "good.sh", "#!/bin/sh")
+    file = tmp_path / name
+    file.parent.mkdir(parents=True)
+    (tmp_path / "fleethook.yaml").write_text(f"import: [{name}]\n")
+    for command, says in (
+        ("./gone.sh", "the command names ./gone.sh, which does not exist"),
+        ("/gone/x.sh", "the command names /gone/x.sh, which does not exist"),
+        ("./good.sh", ""),
+    ):
+        file.write_text(text.replace("COMMAND", command))
+        for words in ((), (name,)):
+            said = fleethook("hooks", "check", *words)
+            assert said.code == 0, said
+            assert (said.out.count("does not exist"), says in said.out) == (bool(says), True), said
