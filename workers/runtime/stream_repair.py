@@ -28,8 +28,8 @@ AHEAD_MS: Final = MINUTE
 """How far ahead of the server's clock an id may be, so that a server's clock set back by seconds causes no repair."""
 
 LOOK_SECONDS: Final = 0.5
-STREAMS: Final = ("events", "requests")
-"""The streams that agents may add to. Events come first, because the report of a repair is an event."""
+STREAMS: Final = ("requests", "events")
+"""The streams that agents may add to. Requests come first: agents wait for them, and events take longer, being many."""
 
 _LEASE_MS: Final = 2_000
 _PAGE_BYTES: Final = 2 * 1024 * 1024

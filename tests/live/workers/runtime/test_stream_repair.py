@@ -93,6 +93,20 @@ async def test_verdicts_go_on_within_two_seconds(
     assert said.event.data["stream"] == "requests"
 
 
+async def test_requests_are_repaired_before_events_of_which_there_are_many(
+    server: Server, keys: Keys, connections: Connections
+) -> None:
+    for name in ("events", "requests"):
+        await poison(connections, keys, MADE_UP[0], name)
+
+    assert await repairs_of(connections, keys).repair_if_due()
+
+    assert [one.stream for one in await read_repairs(connections, keys)] == ["requests", "events"]
+    said = await recent(connections, keys, Filter(types=("bus:repaired",)))
+    newest_first = [one.event.data["stream"] for one in said]
+    assert newest_first == ["events", "requests"], "the report about requests waits for the stream of events"
+
+
 @pytest.mark.parametrize("name", ["requests", "events"])
 async def test_nothing_is_lost_neither_entries_nor_groups_nor_what_is_pending(
     server: Server, keys: Keys, connections: Connections, name: str
