@@ -27,7 +27,7 @@ from workers.delivery.answer_links import LinkMaker
 from workers.delivery.attempts import Attempts, ClaimedDelivery, batch_members, wait_for_key
 from workers.delivery.breakers import BreakerLimits, FailureCounts
 from workers.delivery.later_context import LateContexts
-from workers.delivery.missing_keys import WAIT_MS, missed_commands
+from workers.delivery.missing_keys import WAIT_MS, FoundKeys, missed_commands
 from workers.delivery.results import AttemptResult, attempt_label
 from workers.delivery.settlements import SettlementWriter
 from workers.delivery.takeovers import Takeovers
@@ -98,6 +98,7 @@ class Carrier:
         self._attempts = Attempts(self.name, watcher, keys, self._late_contexts, self._failures, links)
         self._plugins = PluginsWhenEnabled(connections, keys, watcher, self.name)
         self._takeovers = Takeovers(self._consumer.beat, self._take)
+        self._found_keys = FoundKeys(connections, keys, host)
         self._counters, self._names = Counters(connections, keys), Names()
         self._active_at = self._read_at = 0.0
         self.carried = 0
@@ -150,6 +151,7 @@ class Carrier:
         """Claim as many deliveries as there is room for and start them; returns whether there were any."""
         await self._watcher.refresh()
         await self._counters.send()
+        await self._found_keys.forget()
         if self._plugins.is_started:
             await self._plugins.maintain()
         room = await self._busy.room()
@@ -260,6 +262,8 @@ class Carrier:
             name = self._names.label(claimed.hook)
             settlement = settlement.counted(background_counts(name, result.outcome, took))
         self._settlements.add(settlement)
+        if claimed.kind == "webhook" and result.outcome == "delivered":
+            self._found_keys.opened(claimed.hook)
 
     async def _check_ours(self, claimed: ClaimedDelivery, missed_heartbeats: int) -> None:
         """Raise Overtaken if our heartbeat stopped for a while and another carrier has claimed the delivery.

@@ -151,7 +151,8 @@ def _explain(fleet: Context, worker: str, shim: str, *, made: bool) -> None:
     change = "the passwords above are shown only once" if made else "replace each CHANGE-ME with a password"
     fleet.say(
         f"Add the lines to the server's aclfile ({change}) and run ACL LOAD. Or, on a running server, run each line with "
-        "ACL SETUSER instead of `user`, then ACL SAVE.\n"
+        "ACL SETUSER instead of `user`, then ACL SAVE (CONFIG REWRITE if it has no aclfile), all in one connection: a new one "
+        "is refused after the first line.\n"
         "The first line shuts out clients without a user name: add it after every URL has its user. `fleethook doctor` checks "
         "whether `default` is still open.\n"
         f"workers:  FLEETHOOK_REDIS_URL=rediss://{worker}:PASSWORD@HOST:6379\n"

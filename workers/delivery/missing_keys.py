@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Final
 
 import msgspec
 
+from bus.errors import FleethookError
 from bus.wire.connections import Command, Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import checked, flat
@@ -16,6 +18,9 @@ WAIT_MS: Final = 3_000
 
 _SHOWN_MS: Final = 20_000
 """A key that no carrier missed for this long no longer counts as missing."""
+
+_LOOK_SECONDS: Final = 1.0
+"""At most this often a carrier looks whether keys that it has are recorded as missing; it ends after 2 s without work."""
 
 
 class MissingKeyUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +49,35 @@ def missed_commands(keys: Keys, key: str, host: str, endpoint: str) -> list[Comm
         ("ZREMRANGEBYSCORE", name, "-inf", now - _SHOWN_MS),
         ("PEXPIRE", name, _SHOWN_MS),
     ]
+
+
+class FoundKeys:
+    """Deletes the records of missing keys of the endpoints whose secrets a carrier of this host has opened since."""
+
+    def __init__(self, connections: Connections, keys: Keys, host: str) -> None:
+        self._connections, self._name, self._host = connections, keys("sealed"), host
+        self._opened = set[str]()
+        self._looked_at = 0.0
+
+    def opened(self, endpoint: str) -> None:
+        """Take down that this endpoint's secret was opened here."""
+        self._opened.add(endpoint)
+
+    async def forget(self) -> None:
+        """Delete what is recorded as missing here for these endpoints; at most once a second, for all of them together."""
+        now = time.monotonic()
+        if not self._opened or now < self._looked_at + _LOOK_SECONDS:
+            return
+        self._looked_at, opened, self._opened = now, self._opened, set()
+        with contextlib.suppress(FleethookError), self._connections.lease() as connection:
+            (reply,) = await connection.exchange([("ZRANGE", self._name, 0, -1)])
+            found = [
+                name
+                for name in checked(reply, "looking for missing keys")
+                if (parts := name.decode("utf-8", "replace").split("\n", 2))[1] == self._host and parts[2] in opened
+            ]
+            if found:
+                await connection.exchange([("ZREM", self._name, *found)])
 
 
 async def missing_keys(connections: Connections, keys: Keys) -> list[MissingKeyUse]:

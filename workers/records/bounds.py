@@ -160,6 +160,20 @@ async def memory_in_use(connections: Connections) -> tuple[int, int]:
     return int(fields.get("used_memory", 0)), int(fields.get("maxmemory", 0))
 
 
+async def memory_problem(connections: Connections) -> tuple[str, ...]:
+    """A sentence if the server's memory is full or nearly full: it then refuses requests, or soon will."""
+    try:
+        used, limit = await memory_in_use(connections)
+    except FleethookError:  # our rights do not allow it; the doctor says so
+        return ()
+    if not limit or used < limit * FULL:
+        return ()
+    in_use = f"{used / 2**20:.1f} of {limit / 2**20:.1f} MiB of the server's memory are in use"
+    if used < limit:
+        return (f"{in_use}: at the limit it refuses requests, and hook calls fall back; raise maxmemory",)
+    return (f"{in_use}: it refuses requests and records, and hook calls fall back; raise maxmemory",)
+
+
 def _fields(reply: Any) -> dict[str, str]:
     if isinstance(reply, dict):
         return {str(name): str(value) for name, value in reply.items()}

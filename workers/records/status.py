@@ -27,6 +27,7 @@ from bus.wire.streams import checked, flat, server_now
 from workers.coverage.gaps import Coverage, sessions_with_gaps
 from workers.coverage.reports import has_other_hosts
 from workers.delivery.missing_keys import MissingKeyUse, missing_keys
+from workers.records.bounds import memory_problem
 from workers.records.registrations import registered_workers, uncarried
 from workers.records.run_figures import raw_counts
 from workers.runtime.kept_events import KeptEvents, kept_events
@@ -180,7 +181,11 @@ async def status(
         version=await current_version(connections, keys),
         stats=stats,
         spools=spools,
-        problems=(*_problems(roles), *await uncarried(connections, rq, keys, settings, starts)),
+        problems=(
+            *await memory_problem(connections),  # first: at its limit, workers cannot even write that they are alive
+            *_problems(roles),
+            *await uncarried(connections, rq, keys, settings, starts),
+        ),
         lost=tuple(spool.lost_text for spool in spools if spool.lost_text),
         repairs=tuple(await read_repairs(connections, keys)),
         weakened=tuple(await read_changes(connections, keys, 3)),

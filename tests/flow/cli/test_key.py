@@ -62,6 +62,7 @@ def test_deliveries_wait_for_the_key_and_go_on_when_it_comes(
         assert (imported.code, key in imported.out) == (0, True), imported.err
         wait_until(lambda: states() == {"delivered": 1}, "it goes on by itself")
         assert len(receiver.got) == 1
+        wait_until(lambda: not fleethook("status", "--json").json["missing_keys"], "nothing is said to wait")
     assert (tmp_path / "carrier.key").stat().st_mode & 0o777 == 0o600
     assert fleethook("key", "list", "--json").json["keys"] == [key]
 

@@ -418,6 +418,7 @@ def test_acl_lines_are_what_a_server_takes(place: Place) -> None:
     assert plain.out.splitlines()[0] == "user default reset off ~* &* +@all", (
         "else every other user's limits are worth nothing"
     )
+    assert "all in one connection: a new one is refused after the first line" in plain.err
     made = place.run("acl", "--passwords", "--every-namespace")
     assert "CHANGE-ME" not in made.out
     assert made.out.count(" #") == 4

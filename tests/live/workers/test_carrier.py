@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from standardwebhooks import Webhook
 
 from bus.http.signing import generate_secret
+from bus.ids import host_name
 from bus.wire.connections import Connections
 from bus.wire.keys import Keys
 from bus.wire.streams import ScriptCall, call_all
@@ -23,6 +25,7 @@ from workers.carrier import Carrier
 from workers.delivery.breakers import BreakerLimits
 from workers.delivery.dead_letters import dead_letters, drop, redrive
 from workers.delivery.filters import Filter
+from workers.delivery.missing_keys import missing_keys
 
 SECRET = generate_secret()
 
@@ -50,6 +53,25 @@ async def test_a_webhook_arrives_signed_and_leaves_nothing_but_its_record(
         assert attempt.output.startswith("thanks")
         assert "abcdef123" not in attempt.output
         assert await left(connections, keys) == {}
+
+
+@pytest.mark.req("X-10")
+async def test_a_key_that_opened_its_secret_no_longer_counts_as_missing(
+    server: Server, keys: Keys, connections: Connections
+) -> None:
+    """At once for this endpoint on this host; another host may still lack the key."""
+    here, now = host_name(), time.time_ns() // 10**6
+    for host, endpoint in ((here, "log"), (here, "chat"), ("elsewhere", "log")):
+        await do(connections, "ZADD", keys("sealed"), now + 3_600_000, f"k1\n{host}\n{endpoint}")
+    async with receiving() as receiver, carrying(server.url, keys):
+        await publish_hooks(connections, keys, endpoints(receiver, f'id: log, url: "URL", secret: {SECRET}'))
+        await settled(connections, keys, await dispatch_event(connections, keys, turn_end()), "delivered")
+
+        async def still_missing() -> bool:
+            found = {(use.host, use.endpoint) for use in await missing_keys(connections, keys)}
+            return found == {(here, "chat"), ("elsewhere", "log")}
+
+        await until(still_missing, "only the opened one is forgotten")
 
 
 @pytest.mark.req("B-03", "G-09", "G-10", "X-05")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
@@ -23,7 +24,7 @@ async def default_user_check(connections: Connections, keys: Keys) -> Check:
     except Unreachable as error:
         if "refused the credentials" not in str(error):
             return Check(id=_ID, status="unknown", what=f"whether a client gets in without a name: {error}")
-        return Check(id=_ID, status="ok", what="no client gets in without a password")
+        return await _with_password(connections)
     finally:
         await stranger.close()
     if not may:
@@ -35,6 +36,32 @@ async def default_user_check(connections: Connections, keys: Keys) -> Check:
     if network:
         return Check(id=_ID, status="warn", what=f"{what}, and the server listens on {network}", fix=_FIX)
     return Check(id=_ID, status="ok", what="no password is asked, but only this machine's unix socket leads there")
+
+
+async def _with_password(connections: Connections) -> Check:
+    """Check whether a password without a name is still enough where the roles have users of their own."""
+    without = "no client gets in without a password"
+    rules, _ = await default_rules(connections)
+    if not await _has_users(connections):
+        return Check(id=_ID, status="ok", what=without)
+    if not urlsplit(connections.url).username:
+        is_open = True  # we got in without a name
+    elif rules is None:
+        return Check(id=_ID, status="ok", what=f"{without}; whether `default` has one cannot be seen with our rights")
+    else:
+        is_open = "on" in rules and rules.isdisjoint({"-@all", "nocommands"})
+    if not is_open:
+        return Check(id=_ID, status="ok", what=without)
+    what = f"{without}, but the user `default` still has one: who knows it needs no name, and has its rights"
+    return Check(id=_ID, status="warn", what=what, fix=_FIX)
+
+
+async def default_rules(connections: Connections) -> tuple[frozenset[str] | None, str]:
+    """The flags, commands and keys of the user `default` (None if they cannot be seen), and the path of the aclfile."""
+    with connections.lease() as connection:
+        user, file = await connection.exchange([("ACL", "GETUSER", "default"), ("CONFIG", "GET", "aclfile")])
+    path = file[1].decode() if isinstance(file, list) and len(file) == 2 else ""
+    return _rules_of_user(user) or _rules_in_file(path, connections.url), path
 
 
 async def _rights(stranger: Connections, keys: Keys) -> list[str]:
@@ -84,3 +111,28 @@ def _without_login(url: str) -> str:
         part for part in parts.query.split("&") if part.partition("=")[0].lower() not in {"username", "password"}
     )
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, query, ""))
+
+
+def _rules_of_user(reply: Any) -> frozenset[str] | None:
+    """The flags, commands and keys of ACL GETUSER, which Redis 6.2 and 7 write differently; None if it is refused."""
+    if not isinstance(reply, list):
+        return None
+    fields = dict(zip(reply[::2], reply[1::2], strict=False))
+    words: list[bytes] = []
+    for name in (b"flags", b"commands", b"keys"):
+        value = fields.get(name, b"")
+        words += value if isinstance(value, list) else value.split()
+    return frozenset(word.decode("utf-8", "replace") for word in words)
+
+
+def _rules_in_file(path: str, url: str) -> frozenset[str] | None:
+    """The words of the line of `default` in an aclfile of this machine; None if it cannot be read."""
+    parts = urlsplit(url)
+    if not path or not (parts.scheme == "unix" or parts.hostname in LOCAL):
+        return None
+    try:
+        lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    line = next((words for line in lines if (words := line.split())[:2] == ["user", "default"]), ["on", "+@all", "~*"])
+    return frozenset(line)

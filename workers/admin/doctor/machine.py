@@ -46,9 +46,14 @@ def package_checks() -> Iterator[Check]:
         )
 
 
+def credential_files(places: Directories) -> list[Path]:
+    """The files that hold passwords or keys and belong to Fleethook alone; a key file that a variable names is its owner's."""
+    return [places.credentials, places.data / "secret.key", *(places.answer_file(agent) for agent in NAMES)]
+
+
 def file_checks(settings: Settings, places: Directories, cwd: Path) -> Iterator[Check]:
     """Check private folders and files, room on the disk, and the hook files of the user and of the project."""
-    secret = [places.data, places.state, places.credentials, *(places.answer_file(agent) for agent in NAMES)]
+    secret = [places.data, places.state, *credential_files(places)]
     wide = [str(path) for path in secret if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077]
     if wide:
         text = f"open to other users: {', '.join(wide)}"

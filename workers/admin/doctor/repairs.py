@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from bus.config.settings import Settings
 from bus.errors import FleethookError
-from bus.installs.base import NAMES
 from bus.installs.manifest import record_events, records
 from bus.system.directories import Directories, make_private
 from bus.wire.connections import Connections
@@ -17,6 +16,7 @@ from bus.wire.embedded_server import bus_url
 from bus.wire.keys import Keys
 from workers.admin.agent_setup import answers_for, connect, empty_spool, installed, plan_again
 from workers.admin.doctor import Check
+from workers.admin.doctor.machine import credential_files
 from workers.runtime.spool_drain import drain_spools
 from workers.runtime.wording import counted
 
@@ -40,7 +40,7 @@ def repair_findings(checks: Iterable[Check], settings: Settings, places: Directo
     if any(check.repair == "modes" for check in found):
         for folder in (places.data, places.state):
             make_private(folder, narrow=True)
-        for path in (places.credentials, *(places.answer_file(agent) for agent in NAMES)):
+        for path in credential_files(places):
             if path.exists():
                 path.chmod(0o600)
         done.append("took back the rights of other users")

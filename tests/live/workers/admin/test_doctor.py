@@ -129,7 +129,9 @@ async def test_a_default_user_that_cannot_load_the_append_only_file_is_found(
         (True, "", True, "fail"),
         (True, "reset off", True, "ok"),
         (True, "reset on nopass +ping", True, "ok"),
-        (True, "resetpass >secret", True, "ok"),
+        (True, "resetpass >secret", False, "warn"),  # we log in with it, and the roles are there: it is still enough
+        (True, "resetpass >secret", True, "warn"),
+        (True, "resetpass >secret -@all", True, "ok"),
     ],
 )
 async def test_an_open_default_user_is_found(listens: bool, default: str, by_name: bool, status: str) -> None:
@@ -137,10 +139,12 @@ async def test_an_open_default_user_is_found(listens: bool, default: str, by_nam
     one.start()
     keys = Keys("t-default")
     try:
-        url = user(one, "fleethook-admin") if by_name else one.url
+        url = user(one, "fleethook-admin") if by_name or ">secret" in default else one.url
         if default:
             with sync_client(url) as client:
                 client.execute_command("ACL", "SETUSER", "default", *default.split())
+        if ">secret" in default and not by_name:
+            url = one.url.replace("unix://", "unix://:secret@")
         connections = Connections(url, connect=1.0)
         found = await default_user_check(connections, keys)
         await connections.close()

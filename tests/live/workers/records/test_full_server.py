@@ -13,6 +13,7 @@ import pytest
 from bus.client import Bus
 from bus.config.settings import Settings
 from bus.shim.answer_file import AnswerFile, EventLine, RedisServer, write_answer_file
+from bus.system.directories import directories
 from bus.wire.acl import roles
 from bus.wire.codec import decode_verdict
 from bus.wire.connections import Connections, sync_client
@@ -25,6 +26,7 @@ from tests.support.servers import Server
 from tests.support.waiting import BUDGET, BUDGET_MS, CONNECT, PATIENCE, at_most, until
 from workers.admin.doctor.server import server_checks
 from workers.records.bounds import memory_in_use
+from workers.records.status import status
 
 pytestmark = [pytest.mark.live, pytest.mark.req("B-05", "X-06", "X-09")]
 
@@ -181,6 +183,8 @@ async def test_where_nothing_can_be_freed_calls_fall_back_and_it_is_said_why(
         (memory,) = [check for check in found if check.id == "memory"]
         assert memory.status == "fail"
         assert "raise maxmemory" in memory.fix
+        state = await status(connections, connections, world.keys, Settings(), directories())
+        assert "it refuses requests and records, and hook calls fall back" in state.problems[0]
         await do(connections, "CONFIG", "SET", "maxmemory", 12 * MIB)
 
         async def answers() -> bool:

@@ -222,14 +222,18 @@ def test_what_lies_open_is_found_and_closed(tmp_path: Path) -> None:
     places, settings = directories(), Settings()
     answers_for("claude", settings, places, closed=False, environ={})  # makes the credentials
     places.credentials.chmod(0o644)
+    key = places.data / "secret.key"
+    key.write_text("x", "utf-8")
+    key.chmod(0o640)
     (places.config / "fleethook.yaml").write_text("hooks:\n  - on: tool:pre_execute\n    mathc: x\n", "utf-8")
     checks = list(file_checks(settings, places, tmp_path))
     found = {check.id: check for check in checks}
     assert found["modes"].status == "fail"
+    assert str(key) in found["modes"].what
     wrong = [one for one in checks if "fleethook.yaml:3:5" in one.what]
     assert [(one.id, one.status) for one in wrong] == [("in-force", "fail")], "once, with what is in force meanwhile"
     repair_findings(found.values(), settings, places, tmp_path)
-    assert stat.S_IMODE(places.credentials.stat().st_mode) == 0o600
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (places.credentials, key)] == [0o600, 0o600]
     assert {check.id: check.status for check in package_checks()} == {"python": "ok", "package": "ok"}
 
 
