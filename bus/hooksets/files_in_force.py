@@ -202,9 +202,8 @@ def _errors(file: HookFile, texts: Mapping[str, str], copies: Mapping[str, Copy]
     for name in [name for name in found if folder_name(name) in copies]:
         found[folder_name(name)] = found.pop(name)
     for name, copy in copies.items():
-        if name in texts and _blank(texts[name]) and not _blank(copy.text):
-            hint = "to have no hooks, remove the file or write `hooks: []`"
-            found.setdefault(name, []).insert(0, ConfigError("the file is empty", file=name, line=1, hint=hint))
+        if name in texts and is_blank(texts[name]) and not is_blank(copy.text):
+            found.setdefault(name, []).insert(0, empty_file(name))
     return found
 
 
@@ -230,7 +229,13 @@ def _key(problem: ConfigError) -> str:
     return _LINE.sub("#", problem.message)
 
 
-def _blank(text: str) -> bool:
+def empty_file(name: str) -> ConfigError:
+    """The error of a file that says nothing where there were hooks before: a write was cut off, or its producer failed."""
+    hint = "to have no hooks, remove the file or write `hooks: []`"
+    return ConfigError("the file is empty", file=name, line=1, hint=hint)
+
+
+def is_blank(text: str) -> bool:
     """Whether a file has nothing but comments and the marks around a document: `---` may be all that is written by now."""
     lines = (line.strip() for line in text.splitlines())
     return all(not line or line.startswith(("#", "%")) or _MARKS.fullmatch(line) for line in lines)

@@ -65,7 +65,7 @@ _WORDS = r"""(?:
 # Not secrets: a type or an absent value in code, a reference to a variable, a mask, text that is already redacted.
 _HARMLESS = lazy_regex(
     r"(?:|null|none|nil|true|false|undefined|str|string|int|bytes|bool|boolean|number|any|object|optional|required"
-    r"|stdin|(?:env|file|fd):.*"
+    r"|stdin|(?:env|file|fd):.*|(?:os\.)?(?:environ|getenv)(?:[\[(]|\.get\()?|process\.env(?:\.\w+|\[)?|env\["
     r"|\$\{?[A-Z_][A-Z0-9_]*\}?|\$\{\{.*|\$\(.*|\{\{.*|<[\w -]+>|\*{3,}|(?:\w+ )?\[redacted(?::[a-z-]+)?\]?)",
     re.IGNORECASE,
 )

@@ -85,6 +85,10 @@ def test_versions_are_published_compared_and_rolled_back(project: Path, server: 
     assert fleethook("hooks", "apply").code == 0, "nothing changes, so nobody is asked"
     write(project, ONE)
     assert fleethook("hooks", "apply").code == 2, "nobody can be asked here"
+    write(project, "# cut off\n")
+    for words, text in ((("apply", "--yes"), ""), (("apply", "-", "--yes"), "\n")):
+        empty = fleethook("hooks", *words, stdin=text)
+        assert (empty.code, "the file is empty; to have no hooks, remove" in empty.err) == (4, True), empty
     client = sync_client(server.url)
     assert client.get(keys("hookset", "current")) == b"4"
     client.close()

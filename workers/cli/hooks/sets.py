@@ -32,6 +32,8 @@ _TAKEN_UP: Final = "running workers have it in force within a second"
 @pass_fleet
 def apply(fleet: Context, file: Path | None, message: str, yes: bool, dry_run: bool) -> None:
     """Publish a hook file to the whole fleet, as a new version; every worker has it within a second."""
+    from bus.config.files import read_file
+    from bus.hooksets.files_in_force import empty_file, is_blank
     from bus.hooksets.plugins.missing_files import not_published
     from bus.hooksets.published import apply as put
     from bus.hooksets.published import current_version, diff, load_version
@@ -47,6 +49,8 @@ def apply(fleet: Context, file: Path | None, message: str, yes: bool, dry_run: b
 
     version, before = fleet.run(compare)
     changes = diff(before, read, (f"version {version}", name))
+    if changes and name != "stdin" and is_blank(read_file(Path(name))):
+        raise empty_file(name)
     if not changes:
         fleet.say(f"version {version} is published and says the same: nothing to publish")
     elif not fleet.json:
@@ -268,12 +272,16 @@ def load_with_tests(fleet: Context, file: Path | None) -> tuple[str, HookFile, l
 
     from bus.config.documents import loads
     from bus.errors import NotFound
+    from bus.hooksets.files_in_force import empty_file, is_blank
     from bus.hooksets.hook_tests import load_hook_tests, read_hook_tests
     from bus.hooksets.hookfile import load_hook_file, read_hook_document
     from bus.system.directories import config_file
 
     if file is not None and str(file) == "-":
-        document = loads(sys.stdin.buffer.read().decode("utf-8", "replace"), file="-")
+        text = sys.stdin.buffer.read().decode("utf-8", "replace")
+        if is_blank(text):
+            raise empty_file("-")
+        document = loads(text, file="-")
         read = read_hook_document(document, "fleet")
         tests, wrong = read_hook_tests(document, read, Path.cwd())
         return "stdin", replace(read, problems=(*read.problems, *wrong)), tests

@@ -208,6 +208,8 @@ def test_basic_credentials_are_recognised_by_what_they_decode_to() -> None:
         "export TOKEN=$GITHUB_TOKEN PASSWORD=${DB_PASSWORD}",
         "GITHUB_TOKEN: ${{ secrets.GITHUB_TOKEN }}",
         "TOKEN=$(gh auth token)",
+        "password = os.environ['DB_PASSWORD']; secret=os.getenv('S'); api_key = os.environ.get('K')",
+        "const token = process.env.API_TOKEN; password: process.env['P']; secret = ENV['S']",
         "tokenizer=cl100k token_count=12 author=me keyboard: us primary_key: id",
         "Bearer authentication needs a bearer token",
         "WWW-Authenticate: Bearer realm=example",
