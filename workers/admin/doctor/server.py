@@ -57,7 +57,8 @@ async def server_checks(connections: Connections, rq: Connections, keys: Keys, s
         return [Check(id="server", status="fail", what=what, fix="fleethook up"), *away]
     found = [_version_check(facts.brand, facts.version, facts.url, facts.ms)]
     found += await _config_checks(connections)
-    found.append(await _memory_check(connections))
+    memory = await _memory_check(connections)
+    found.append(memory)
     found.append(await default_user_check(connections, keys))
     found.append(await append_only_user_check(connections))
     found.append(await _repairs_check(connections, keys))
@@ -73,6 +74,10 @@ async def server_checks(connections: Connections, rq: Connections, keys: Keys, s
         text = f"{role.alive} alive" if role.alive else f"no {role.role} is alive"
         text = f"no {role.role} runs: it is started when there is work" if role.health == "idle" else text
         text = f"whether a {role.role} is alive cannot be seen" if role.health == "unknown" else text
+        if (state, memory.status) == ("fail", "fail"):  # one that runs cannot write there that it is alive
+            what = f"whether a {role.role} is alive: a full server takes no heartbeat"
+            found.append(Check(id=role.role, status="unknown", what=what, cause="memory"))
+            continue
         fix = "" if state == "ok" else f"`fleethook up`, or `fleethook worker {role.role}`; `fleethook logs` says more"
         found.append(Check(id=role.role, status=state, what=text, fix=fix, brief="" if complete else role.role))
     if complete:

@@ -183,6 +183,8 @@ async def test_where_nothing_can_be_freed_calls_fall_back_and_it_is_said_why(
         (memory,) = [check for check in found if check.id == "memory"]
         assert memory.status == "fail"
         assert "raise maxmemory" in memory.fix
+        (carrier,) = [check for check in found if check.id == "carrier"]
+        assert (carrier.status, carrier.cause) == ("unknown", "memory"), "it may run, and cannot write that it does"
         state = await status(connections, connections, world.keys, Settings(), directories())
         assert "it refuses requests and records, and hook calls fall back" in state.problems[0]
         await do(connections, "CONFIG", "SET", "maxmemory", 12 * MIB)
