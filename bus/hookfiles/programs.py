@@ -26,8 +26,10 @@ How = Literal["program", "script", "name", "load", "folder"]
 _PROJECT_VARIABLE: Final = lazy_regex(
     r"\$(?:\{(?:CLAUDE|GEMINI|CURSOR|QWEN)_PROJECT_DIR(?::?-[^{}]*)?\}|(?:CLAUDE|GEMINI|CURSOR|QWEN)_PROJECT_DIR\b)"
 )
-_ASKS: Final = lazy_regex(r"(?:^|[\s;&|(])(?:\[\[?|test|which|type|hash|command\s+-v|if|case|while|until)\s")
+_ASKS: Final = lazy_regex(r"(?:^|[\s;&|(])(?:\[\[?|test|which|type|hash|command\s+-v|case)\s")
 """A command that tests whether a file or a program exists, or that decides what runs."""
+_DECIDES: Final = lazy_regex(r"(?:^|[\s;&|(])(?:if|while|until)\s")
+"""Decides by its first command, which runs in any case: `if ! ./check.sh; then …`."""
 BUILTIN: Final = lazy_regex(
     r"[!.:{}\[]|\[\[|alias|bg|break|case|cd|command|continue|declare|do|done|echo|elif|else|esac|eval|exec|exit|export|false|"
     r"fg|fi|for|function|getopts|hash|if|jobs|kill|let|local|printf|pushd|popd|pwd|read|readonly|return|select|set|shift|"
@@ -99,15 +101,21 @@ def _run_files(text: str) -> tuple[RunFile, ...]:
     items = commands(text).items
     functions = {name for pair in _FUNCTION.findall(text) for name in pair if name}
     found: list[RunFile] = []
-    certain = _ASKS.search(text) is None
+    certain, decided = _ASKS.search(text) is None, _DECIDES.search(text) is not None
     written: set[str] = set()
     wrappers: list[str] = []
     for place, item in enumerate(items):
         after = items[place + 1] if place + 1 < len(items) else None
         before = items[place - 1] if place else None
         written.update(item.writes)
+        certain = certain and not (decided and place)
         for run in _files_of(item, before, functions):
-            sure = certain and run.word not in written and (run.how != "name" or _SAME_PATH.issuperset(wrappers))
+            sure = (
+                certain
+                and run.word not in written
+                and not _may_fail(item)
+                and (run.how != "name" or _SAME_PATH.issuperset(wrappers))
+            )
             found.append(run._replace(certain=sure))
         if item.program in _ELSEWHERE and "rev-parse" not in item.words:
             certain = False
@@ -163,6 +171,11 @@ def _is_module(before: Command, item: Command) -> bool:
     """Whether `item` is only the module that `before` runs: the reader reports `python -m a.b` as two commands."""
     files = script_files(before.program, before.words)
     return files is not None and bool(files.module) and (item.path or item.program) == files.module
+
+
+def _may_fail(item: Command) -> bool:
+    """Whether it reads a file that need not exist: `source ~/.nvm/nvm.sh 2>/dev/null`."""
+    return item.program in ("source", ".") and any(target == "/dev/null" for _, target in item.redirects)
 
 
 def _wraps(item: Command, after: Command) -> bool:
