@@ -65,6 +65,8 @@ class RunFile(NamedTuple):
     """The directory in which it runs, relative to the one in which the whole command starts."""
     certain: bool = True
     """False if an earlier part of the line may create the file, tests for it, or runs it on another machine."""
+    needed: bool = True
+    """False if the command says nothing where it is missing: `source ~/.nvm/nvm.sh 2>/dev/null`."""
 
     @property
     def known(self) -> bool:
@@ -110,13 +112,8 @@ def _run_files(text: str) -> tuple[RunFile, ...]:
         written.update(item.writes)
         certain = certain and not (decided and place)
         for run in _files_of(item, before, functions):
-            sure = (
-                certain
-                and run.word not in written
-                and not _may_fail(item)
-                and (run.how != "name" or _SAME_PATH.issuperset(wrappers))
-            )
-            found.append(run._replace(certain=sure))
+            sure = certain and run.word not in written and (run.how != "name" or _SAME_PATH.issuperset(wrappers))
+            found.append(run._replace(certain=sure, needed=_is_needed(item)))
         if item.program in _ELSEWHERE and "rev-parse" not in item.words:
             certain = False
         if after is not None and _wraps(item, after):
@@ -173,9 +170,8 @@ def _is_module(before: Command, item: Command) -> bool:
     return files is not None and bool(files.module) and (item.path or item.program) == files.module
 
 
-def _may_fail(item: Command) -> bool:
-    """Whether it reads a file that need not exist: `source ~/.nvm/nvm.sh 2>/dev/null`."""
-    return item.program in ("source", ".") and any(target == "/dev/null" for _, target in item.redirects)
+def _is_needed(item: Command) -> bool:
+    return item.program not in ("source", ".") or all(target != "/dev/null" for _, target in item.redirects)
 
 
 def _wraps(item: Command, after: Command) -> bool:
@@ -211,7 +207,7 @@ def problems(
     not checked. `path` is the PATH that the hook sets.
     """
     for run in run_files(command, args):
-        if not run.certain or not run.known or run.how == "load":
+        if not (run.certain and run.needed and run.known) or run.how == "load":
             continue
         if run.how == "name":
             unknown = "PATH=" not in command and _PLAIN_NAME.fullmatch(run.word) and not BUILTIN.fullmatch(run.word)
