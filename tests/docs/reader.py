@@ -17,6 +17,7 @@ from unittest import mock
 
 from bus import Bus, Event
 from bus.config.settings import Settings
+from bus.hooksets.files_in_force import file_in_force
 from bus.hooksets.published import current_version
 from bus.system.directories import directories
 from bus.wire.connections import Connections
@@ -110,6 +111,7 @@ class Reader:
         for name in ("examples", "docker"):  # copies: what a page imports from them belongs to this folder's project
             shutil.copytree(ROOT / name, folder / name)
         subprocess.run(["git", "init", "--quiet", folder], check=True)
+        self._wait_until_in_force()
         return folder
 
     def _run(self, terminal: Terminal, block: Block, command: Command, exit_code: int) -> None:
@@ -117,8 +119,8 @@ class Reader:
         _compare(block, command, out)
         assert code == exit_code, f"{block.place}: `{command.line}` ended with {code}:\n{out}"
         if _PUBLISHES.search(command.line):
-            asyncio.run(_in_force(self._url))
-        if _EDITS.search(command.line):
+            self._wait_until_in_force()
+        if _EDITS.search(command.line):  # the version covers the plugins' own files, too
             _, listed = terminal.run("fleethook hooks list", _SECONDS)
             asyncio.run(_in_force(self._url, *re.findall(r"\buser@\w+", listed)))
 
@@ -128,6 +130,13 @@ class Reader:
         path.write_text(block.text, encoding="utf-8")
         if block.text.startswith("#!"):
             path.chmod(0o755)
+        if path == self.home / _USER_FILE:
+            self._wait_until_in_force()
+
+    def _wait_until_in_force(self) -> None:
+        """Return when the evaluators have the reader's own file and the published set as they are now."""
+        own = file_in_force(self.home / _USER_FILE, "user", None).version
+        asyncio.run(_in_force(self._url, f"user@{own}"))
 
     def _python(self, block: Block, folder: Path) -> None:
         with Snippet(
@@ -143,22 +152,21 @@ class Reader:
 
 
 async def _in_force(url: str, *wanted: str) -> None:
-    """Return when three verdicts in a row, of two evaluators, name these versions: a person types no faster.
-
-    Without a version, it is the newest published one.
+    """Return when three verdicts in a row name these versions and the newest published one: a person types no faster.
 
     It asks from this process: each command of its own would take half a second.
     """
     connections, keys, bus = Connections(url), Keys(Settings().namespace), Bus(url)
-    wanted = wanted or (f"fleet@{await current_version(connections, keys)}",)
+    published = await current_version(connections, keys)
+    names = {*wanted, *([f"fleet@{published}"] if published else [])}
 
     async def is_in_force() -> bool:
         event = Event(type="notification", source="generic", host=socket.gethostname())
         verdicts = [await bus.request(event) for _ in range(3)]
-        return all(set(wanted) <= set(verdict.version.split()) for verdict in verdicts)
+        return all(names <= set(verdict.version.split()) for verdict in verdicts)
 
     try:
-        await until(is_in_force, f"every evaluator has {' '.join(wanted)}")
+        await until(is_in_force, f"every evaluator has {' '.join(sorted(names))}")
     finally:
         await bus.close()
         await connections.close()
