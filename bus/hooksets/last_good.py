@@ -30,6 +30,7 @@ _MOST_BYTES: Final = 512 * 1024 * 1024
 _CHECK: Final = re.compile(rb',"check":"([0-9a-f]{64})"\}')
 """The end of a copy: the SHA-256 of the copy without this field."""
 _CHECK_BYTES: Final = 76
+_CHECK_NAME: Final = b',"check":"'
 
 
 class Copy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -96,7 +97,10 @@ def read_kept(folder: Path, path: Path) -> Kept | None:
         log.error("%s: the last good content of %s cannot be read: %s", place, path, error)
         return None
     check = _CHECK.fullmatch(raw, max(0, len(raw) - _CHECK_BYTES))
-    if check is None or check[1].decode() != _digest(raw[: check.start()]):
+    is_older = (
+        check is None and _CHECK_NAME not in raw
+    )  # earlier builds wrote no digest, and a file may be broken meanwhile
+    if not is_older and (check is None or check[1].decode() != _digest(raw[: check.start()])):
         log.error(
             "%s: the last good content of %s was changed or damaged since it was written, so it does not count",
             place,
