@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from bus.lazy.regex import lazy_regex
 from bus.shell.argument_runners import find_roots, found_below
 from bus.shell.expansions import ansi_c
-from bus.shell.handed_on.builtin_outputs import DIALECTS, builtin_output
+from bus.shell.indirect.builtin_outputs import PRINTING_BUILTINS, builtin_output
 from bus.shell.inner import RUN_NAMES, names
 from bus.shell.programs.filters import AWKS, CLIENTS, REWRITING, listed_by_awk, rewritten
 from bus.shell.programs.known_outputs import HAVE_OUTPUT, known_output
@@ -233,7 +233,7 @@ PRINTING: Final = (
         "gfind",
     }
     | AWKS
-    | DIALECTS
+    | PRINTING_BUILTINS
     | CODE
     | HAVE_OUTPUT
     | REWRITING
@@ -250,7 +250,7 @@ def printed(program: str, words: tuple[str, ...], stdin: Output) -> str | None:
         return None
     if program in HAVE_OUTPUT and (output := known_output(program, words)) is not None:
         return output
-    if program in DIALECTS:
+    if program in PRINTING_BUILTINS:
         return builtin_output(program, words, stdin.text)
     if program in AWKS:
         return listed_by_awk(words)

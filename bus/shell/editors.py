@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from bus.lazy.regex import lazy_regex
-from bus.shell.handed_on.written_scripts import written_scripts
+from bus.shell.indirect.written_scripts import written_scripts
 from bus.shell.inner import Arg, Inner, Unwrap, script_of
 from bus.shell.programs.compiled_code import other_calls
 from bus.shell.programs.in_place import emptied_by_awk

@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 from typing import Final, NamedTuple
 
 from bus.lazy.regex import lazy_regex
-from bus.shell.handed_on.written_scripts import written_scripts
+from bus.shell.indirect.written_scripts import written_scripts
 from bus.shell.inner import Arg, Inner, Unwrap, names, read_options, script_of
 from bus.shell.programs.in_place import emptied_by_filter
 from bus.shell.programs.unsaid_calls import listed_calls
@@ -253,9 +253,6 @@ _PROMPTS: Final[dict[str, tuple[frozenset[str], int, frozenset[str]]]] = {
     "unshare": (names("-R -w -S -G --root --wd --setuid --setgid"), 0, names("-V -h --version --help")),
     "nsenter": (names("-t -S -G --target --setuid --setgid"), 0, names("-V -h --version --help")),
     "nix-shell": (names("-I -p -A --packages --attr"), 1, names("--run --command --version --help")),
-    **dict.fromkeys(
-        ["rails", "poetry", "pipenv", "flask", "php", "perl"], (names("-e --environment -C --directory"), 0, names(""))
-    ),
 }
 """By program: options that take a value, the most operands with which it still opens a prompt, options without a prompt."""
 _PROMPTS_IF: Final[dict[str, frozenset[str]]] = {
@@ -266,19 +263,19 @@ _PROMPTS_IF: Final[dict[str, frozenset[str]]] = {
     "php": names("-a --interactive"),
     "perl": names("-d -de0 -de1 -de"),
 }
-"""By program: the first arguments with which alone it opens a prompt."""
+"""By program that otherwise opens none: the first arguments with which it opens a prompt, if at most one more follows."""
 _VERSION: Final = lazy_regex(r"[\d.]+$")
 
 
 def opens_prompt(program: str, args: Sequence[Arg]) -> bool:
     """Whether a program with these arguments reads what a person types, if its standard input is the terminal."""
+    if program in _PROMPTS_IF:
+        return 0 < len(args) < 3 and args[0].text in _PROMPTS_IF[program]
     known = _prompt(program)
     if known is None:
         return False
     values, most, without = known
-    if (asked := _PROMPTS_IF.get(program)) is not None:
-        return bool(args) and args[0].text in asked and len(args) < 3
-    if program[:6] == "python" and args and _asks(args):
+    if program[:6] == "python" and _stays_open(args):
         return True
     if args and not most and args[0].text[:1] != "-":
         return False  # a script, or the command of sudo
@@ -291,8 +288,8 @@ def opens_prompt(program: str, args: Sequence[Arg]) -> bool:
     return len(operands) <= most
 
 
-def _asks(args: Sequence[Arg]) -> bool:
-    """Whether Python stays open after its script, by -i, or the script is Django's that opens a shell."""
+def _stays_open(args: Sequence[Arg]) -> bool:
+    """Whether Python has `-i`, and so opens a prompt after its script, or runs a shell of Django's `manage.py`."""
     for place, arg in enumerate(args):
         if arg.text[:1] != "-":
             following = args[place + 1].text if place + 1 < len(args) else ""
@@ -306,7 +303,7 @@ def _asks(args: Sequence[Arg]) -> bool:
 
 def may_prompt(program: str) -> bool:
     """Whether a program opens a prompt with some arguments."""
-    return _prompt(program) is not None
+    return program in _PROMPTS_IF or _prompt(program) is not None
 
 
 def _prompt(program: str) -> tuple[frozenset[str], int, frozenset[str]] | None:

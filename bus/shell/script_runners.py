@@ -8,7 +8,8 @@ from typing import Final
 
 from bus.lazy.regex import lazy_regex
 from bus.shell.editors import remote_programs
-from bus.shell.handed_on.typed_texts import TYPED
+from bus.shell.indirect.embedded_commands import EMBEDDED_COMMANDS
+from bus.shell.indirect.terminal_input import TERMINAL_INPUT
 from bus.shell.inner import Arg, Inner, Unwrap, names, read_options, script_from_stdin, script_of
 from bus.shell.programs.made_files import recipe_script, schedule_script
 from bus.shell.programs.running_words import GIT_RUNNING
@@ -385,6 +386,7 @@ SCRIPT_RUNNERS: Final[dict[str, Unwrap]] = {
     "mispipe": _hyperfine,
     "cross-env-shell": _eval,
     "capsh": _capsh,
-    **TYPED,
+    **EMBEDDED_COMMANDS,
+    **TERMINAL_INPUT,
 }
 """How each program's arguments are read, by its name."""

@@ -11,6 +11,7 @@ from bus.shell.inner import Inner
 
 _LONGEST: Final = 64 * 1024
 _MOST: Final = 16
+"""The most files of one text of code."""
 _TEXT: Final = (
     r"""[rbuf]{0,2}(?:\"\"\"(.{1,65535}?)\"\"\"|'''(.{1,65535}?)'''|"((?:\\.|[^"\\]){1,65535})"|'((?:\\.|[^'\\]){1,65535})'"""
     r"|`((?:\\.|[^`\\]){1,65535})`)"
@@ -33,10 +34,14 @@ _WRITTEN: Final = lazy_regex(
     + _TEXT
 )
 _END: Final = "END_OF_WRITTEN_TEXT"
+"""The line that ends the here-document of a command."""
 
 
 def written_scripts(code: str) -> Iterator[Inner]:
-    """The files that `code` writes, as commands of a shell that write the same text."""
+    """Commands of a shell that write what `code` writes.
+
+    Which text goes into which file is not told apart: each file gets all texts.
+    """
     if len(code) > _LONGEST or not ("open" in code or "rite" in code or "put" in code or "print" in code):
         return
     files = dict.fromkeys(next(filter(None, found.groups()), "") for found in _OPENED.finditer(code))

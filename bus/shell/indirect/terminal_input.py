@@ -1,4 +1,4 @@
-"""Programs that type a text into another terminal or window, or that run a text by a command of their own."""
+"""Programs that type a text into another terminal or window, or start a command there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bus.lazy.regex import lazy_regex
-from bus.shell.inner import Arg, Inner, Unwrap, names, read_options, script_from_stdin, script_of
+from bus.shell.inner import Arg, Inner, Unwrap, names, read_options, script_from_stdin
 from bus.shell.words import Output
 
 _ESCAPED: Final = lazy_regex(r"\\(?:r|n|x0[ad]|u000[ad])")
@@ -15,9 +15,6 @@ _TYPE_VALUES: Final = names(
     "--window --delay --args --file --terminator -d --key-delay -D --next-delay -H --key-hold --repeat --pane-id -p -s -k -P -M"
     " -m"
 )
-_DC: Final = lazy_regex(r"!([^\n<>=][^\n]{0,4096})")
-_M4: Final = lazy_regex(r"e?syscmd\(\s{0,8}[`\[]{0,2}([^\n]{1,4096})")
-_HISTORY: Final = names("-s -p")
 
 
 def _typed(words: Sequence[Arg]) -> Iterator[Inner]:
@@ -101,62 +98,7 @@ def _dotool(_args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
             yield Inner(script=line.removeprefix("type "), sources=stdin.programs)
 
 
-def _history(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
-    """`history -s rm x`, which `fc -s` then runs."""
-    options = read_options(args, frozenset())
-    if any(options.has(name) for name in _HISTORY):
-        yield script_of(args[options.end :])
-
-
-def _dc(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
-    """`dc -e '!rm x'`, `echo '!rm x' | dc`."""
-    for text, sources in (*args, Arg(stdin.text or "", stdin.programs)):
-        for script in _DC.findall(text):
-            yield Inner(script=script, sources=sources)
-
-
-def _m4(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
-    """What `syscmd(…)` in the input or in a definition runs."""
-    for text, sources in (*args, Arg(stdin.text or "", stdin.programs)):
-        for script in _M4.findall(text) if "syscmd" in text else ():
-            yield Inner(script=script.rstrip("])' \t"), sources=sources)
-
-
-def _aria2c(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
-    """`aria2c --on-download-complete=script`: it runs the script, which may be what it has downloaded."""
-    for place, arg in enumerate(args):
-        name, equals, value = arg.text.partition("=")
-        if name.startswith("--on-"):
-            script = value if equals else next((one.text for one in args[place + 1 : place + 2]), "")
-            yield Inner(script=script, sources=arg.sources)
-            if script.endswith((".sh", ".py", ".pl", ".bash")):
-                yield Inner(sources=("aria2c",))
-
-
-def _zargs(args: Sequence[Arg], _stdin: Output) -> Iterator[Inner]:
-    """zsh's `zargs -- a b -- rm -rf`: the words between the two `--` are the operands of the command."""
-    start = read_options(args, names("-n -s -P -L -E")).end
-    end = next((place for place in range(start, len(args)) if args[place].text == "--"), len(args))
-    given, command = args[start:end], args[end + 1 :]
-    mark = next((arg.text[2:] or "{}" for arg in args[:start] if arg.text[:2] in ("-i", "-I")), "")
-    if not command:
-        return
-    if not mark:
-        yield Inner(argv=(*command, *given))
-    for one in given if mark else ():
-        yield Inner(argv=tuple(word._replace(text=word.text.replace(mark, one.text)) for word in command))
-
-
-def _newgrp(args: Sequence[Arg], stdin: Output) -> Iterator[Inner]:
-    """`newgrp docker <<< 'rm x'`, and `newgrp docker -c 'rm x'` where it has that option."""
-    texts = [arg.text for arg in args]
-    if "-c" in texts:
-        yield script_of(args[texts.index("-c") + 1 :])
-    elif stdin.text is not None or stdin.programs:
-        yield script_from_stdin(stdin)
-
-
-TYPED: Final[dict[str, Unwrap]] = {
+TERMINAL_INPUT: Final[dict[str, Unwrap]] = {
     "kitty": _kitty,
     "kitten": _kitty,
     "wezterm": _wezterm,
@@ -165,12 +107,5 @@ TYPED: Final[dict[str, Unwrap]] = {
     "wtype": _wtype,
     "dotool": _dotool,
     "zellij": _zellij,
-    "history": _history,
-    "dc": _dc,
-    "m4": _m4,
-    "gm4": _m4,
-    "aria2c": _aria2c,
-    "zargs": _zargs,
-    "newgrp": _newgrp,
 }
 """How each program's arguments are read, by its name."""

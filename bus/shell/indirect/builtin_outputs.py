@@ -7,13 +7,14 @@ from typing import Final
 
 from bus.shell.inner import names
 
-DIALECTS: Final = names("print string")
+PRINTING_BUILTINS: Final = names("print string")
 """The builtins whose output is known."""
 _AS_GIVEN: Final = names("collect trim unescape lower upper")
+"""The verbs of `string` that are taken to print their input as it is."""
 
 
 def builtin_output(program: str, words: Sequence[str], stdin: str | None) -> str | None:
-    """What such a builtin with these arguments, reading `stdin`, prints; None if it is not known."""
+    """What such a builtin prints for these arguments and this standard input; None if it is not known."""
     return _print(words) if program == "print" else _string(words, stdin)
 
 

@@ -1,8 +1,11 @@
-"""Texts that a line hands on are read as commands: typed into a terminal, printed by a builtin, written by code (X-09)."""
+"""Commands that a line runs indirectly: typed into a terminal, printed by a builtin, written into a file by code (X-09)."""
 
 import pytest
 
 from bus.shell import commands
+from bus.shell.indirect.written_scripts import written_scripts
+from tests.support.rows import rows
+from tests.support.waiting import cpu_at_most
 
 pytestmark = pytest.mark.req("X-09")
 
@@ -12,7 +15,7 @@ def runs(line: str) -> list[str]:
     return [one.line for one in commands(line).items]
 
 
-@pytest.mark.parametrize(
+@rows(
     "line",
     [
         r"kitty @ send-text 'rm -rf /srv/data\n'",
@@ -53,11 +56,11 @@ def runs(line: str) -> list[str]:
         'awk \'BEGIN{print "rm -rf /srv/data" > "a.sh"}\'; sh a.sh',
     ],
 )
-def test_a_text_that_is_handed_on_is_read(line: str) -> None:
+def test_a_command_that_runs_indirectly_is_read(line: str) -> None:
     assert "rm -rf /srv/data" in runs(line)
 
 
-@pytest.mark.parametrize(
+@rows(
     "line",
     [
         "print -r -- 'rm -rf /srv/data'",
@@ -72,5 +75,35 @@ def test_a_text_that_is_handed_on_is_read(line: str) -> None:
         "node -e \"require('fs').writeFileSync('n.txt','rm -rf /srv/data')\" && sh build.sh",
     ],
 )
-def test_a_text_that_nothing_runs_is_none(line: str) -> None:
+def test_a_text_that_nothing_runs_is_no_command(line: str) -> None:
     assert "rm -rf /srv/data" not in runs(line)
+
+
+@rows(
+    "code",
+    [
+        "open(" * 12000,
+        "open" + " " * 60000,
+        "open('x', 'w'); print" + " " * 60000,
+        "print " + "x" * 60000,
+        "open('" + "a" * 60000,
+        "open('x', 'w'); " * 4000,
+        "open('x', 'w').write('" + "a" * 60000,
+        "open('x', 'w'); " + "write(" * 10000,
+        "open('x', 'w'); " + "write('" * 9000,
+        "open('x', 'w'); " + "print x " * 7000,
+        "open('x', 'w'); " + "writeFile(" + "a" * 60000,
+        "print " * 10000 + "> 'x'",
+        "print > 'x'; " * 4500,
+        "Path( " * 10000 + "write",
+        "open('x', 'w'); write(" + "\\" * 60000,
+    ],
+)
+def test_to_find_what_code_writes_takes_bounded_time(code: str) -> None:
+    with cpu_at_most(20):
+        list(written_scripts(code))
+
+
+def test_only_so_many_files_are_found_in_code() -> None:
+    code = "".join(f"open('{number}.sh', 'w').write('ls');" for number in range(1000))
+    assert len(list(written_scripts(code))) == 16
