@@ -16,7 +16,7 @@ MAX_LOOPS_DEEP: Final = 3
 MAX_GROWING_LOOPS: Final = 4
 """The most loops in a condition that also concatenates texts or lists: each loop may double the result of the one before."""
 MAX_GROWTH: Final = 256
-"""By how much a value of a condition may be larger than its event."""
+"""How many times as large as its event a value of a condition may be."""
 _MAX_LITERAL_ROUNDS: Final = 100_000
 CHEAP_MICROSECONDS: Final = 3000.0
 """The highest cost that an event loop may compute itself; other callers wait for it."""
@@ -30,6 +30,7 @@ _MATCHES: Final = lazy_regex(r"\.\s*matches\s*\((?:\s*(" + STRING + r")\s*\))?")
 _COUNTED: Final = lazy_regex(r"\{\s*\d{2,}|\{\s*\d*\s*,")
 _COUNT: Final = lazy_regex(r"\{\s*(\d+)\s*(?:,\s*(\d*)\s*)?\}")
 _COMPUTED_PATTERN: Final = 5000.0
+"""The microseconds that are counted for compiling a pattern that only the event tells."""
 
 LOOPS: Final = frozenset({"all", "exists", "exists_one", "map", "filter"})
 _PART: Final = lazy_regex(
@@ -89,16 +90,16 @@ def characters_of(values: Mapping[str, Any]) -> int:
 
 
 class Growth(NamedTuple):
-    """By how much the values of a condition may be larger than the event that they are made of."""
+    """How many times as large as the event the values of a condition may be."""
 
     values: float
     """Any value."""
     lists: float
     """Any list that a loop visits."""
     uses: tuple[tuple[int, bool], ...]
-    """Of each use of a variable: within how many loops it is, and whether it is the variable of a loop."""
+    """For each use of a variable: the number of loops around it, and whether it is the variable of a loop."""
     collected: tuple[tuple[int, int], ...]
-    """Of each `map` and `filter`: within how many loops it is, and the uses of other variables than a loop's in it."""
+    """For each `map` and `filter`: the number of loops around it, and of the uses in it of variables that are not a loop's."""
 
 
 class Shape(NamedTuple):
@@ -109,6 +110,7 @@ class Shape(NamedTuple):
     literal: int
     """The number of elements of the longest literal list."""
     matches: int
+    """The number of its matches of a regular expression."""
     slow_matches: bool
     """Whether it has a regular expression that is computed for each event, or that has a counted repetition."""
     patterns: float
@@ -202,7 +204,7 @@ def growth_of(tokens: list[str]) -> Growth:
 
 
 class _Reader:
-    """Reads the tokens once from the left; `place` is the next one."""
+    """Reads the tokens of a condition once, from left to right. `place` is the index of the next one."""
 
     def __init__(self, tokens: list[str]) -> None:
         self.tokens, self.place = tokens, 0

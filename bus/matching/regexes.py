@@ -221,7 +221,7 @@ def _encoded(text: str) -> bytes:
 def whole_characters(text: str) -> str:
     """The text with surrogate pairs as the characters that they mean, and U+FFFD for each single half.
 
-    The codecs do the same by "surrogatepass" and "replace", and ask a handler about each half: eight times as long.
+    The codec does the same by "surrogatepass" and "replace". It calls a handler for each half, which takes eight times as long.
     """
     try:
         text.encode()

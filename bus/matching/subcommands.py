@@ -109,7 +109,10 @@ def compile_alternative_words(word: str) -> Callable[[str], bool]:
 
 
 def verbs_of(command: Command) -> Verbs:
-    """The first words of a command that are not options: eight at most, besides those that may be values of options."""
+    """The first words of a command that are not options.
+
+    At most eight, and besides them those that may be the value of an option.
+    """
     values = _VALUES.get(command.program)
     found: list[tuple[str, bool]] = []
     option, several, sure = "", False, 0

@@ -129,7 +129,7 @@ def _plain(source: bytes) -> bytes:
 
 _JOINED_WORD: Final = lazy_regex(r"(?<=[^\s\\])\\\n(?=[^\s#])")
 _NOTHING: Final = lazy_regex(r"(?<=\w)`(?::|true)`(?=\w)")
-"""Within a word, which the grammar would take for two words."""
+"""A substitution within a word that prints nothing: "r`:`m". The grammar would read two words."""
 _SHORT_LOOP: Final = lazy_regex(
     r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.|\bfor(?:each)?\s+(\w+)\s+\(([^()]*)\)\s*(?:\{([^{}]*)\}|([^\n;{}]+))""", re.DOTALL
 )

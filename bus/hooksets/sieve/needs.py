@@ -11,7 +11,7 @@ from bus.matching.regexes import LiteralSearch
 
 _NONE: Final[frozenset[str]] = frozenset()
 _FEW: Final = 12
-"""At most so many texts are searched one by one, which is faster than a search for all of them."""
+"""The most texts that are searched one by one. For more, one search for all of them is faster."""
 
 
 class RuleNeed(NamedTuple):
@@ -57,7 +57,7 @@ class RuleNeed(NamedTuple):
 class RuleNeeds:
     """The needs of rules, indexed by one item that a line must contain, so that only few needs are checked for a line."""
 
-    __slots__ = (*("_args", "_by_arg", "_by_marks", "_by_text", "_by_word", "_others", "_sure", "_texts", "_words"),)
+    __slots__ = ("_args", "_by_arg", "_by_marks", "_by_text", "_by_word", "_others", "_sure", "_texts", "_words")
 
     def __init__(self, needs: Iterable[RuleNeed] = ()) -> None:
         self._sure: frozenset[str] = frozenset(need.rule for need in needs if not any(need[1:]))

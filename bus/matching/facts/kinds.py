@@ -1,6 +1,6 @@
 """The kinds of hosts, packages, secrets, lost work and destroyed data that rules name.
 
-They are apart from what finds these things, which reads shell commands: a process that only holds rules starts without that.
+What finds these things reads shell commands, and is in other modules. So a process that only holds rules starts without it.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from bus.matching.paths import Place
 _NUMBER: Final = lazy_regex(r"(?:--?\w+=|-p|/pid:)?-?([1-9]\d{0,9})", re.IGNORECASE)
 _MOST: Final = 32
 _MARK: Final = "\0process"
-"""Ends the key of a look-up, so that it is none for a path: no path has such a character."""
+"""Ends the key of a look-up. No path has its first character, so the key is never taken for a path."""
 _OWN: Final = "own"
 _STARTED: Final = lazy_regex(r"(?:.*/)?fleethook(?:\.exe)?")
 _SOCKET: Final = lazy_regex(r".*/fleethook(?:-\d+)?/(?:.*/)?redis\.sock")
@@ -23,7 +23,7 @@ _SOCKET: Final = lazy_regex(r".*/fleethook(?:-\d+)?/(?:.*/)?redis\.sock")
 def names_own_process(words: Sequence[str], place: Place) -> bool:
     """Whether one of the words is the number of a process of Fleethook's.
 
-    Only the event's own host tells it, and only where `/proc` lists its processes (Linux).
+    It is known only on the event's own host, and only on Linux, where `/proc` lists the processes.
     """
     if not place.here:
         return False
@@ -46,7 +46,7 @@ def _read(key: str) -> str:
 
 
 def _is_own(words: Sequence[str]) -> bool:
-    """Whether a process was started as `fleethook`, as its module, or with a path of its own, such as its server's socket."""
+    """Whether a process was started as `fleethook`, as its module, or with the socket of its server."""
     started = words[:3]
     if any(_STARTED.fullmatch(word) for word in started) or "workers" in started or "workers.cli" in started:
         return True

@@ -50,7 +50,11 @@ def test_what_goes_elsewhere_and_other_scripts_are_not(line: str) -> None:
 
 
 @pytest.mark.req("X-09")
-@pytest.mark.parametrize("text", ["az " * 20000, "scp a:b . ; sh b ; " * 3000, "lftp get " * 7000 + "; sh x"])
-def test_hostile_lines_take_bounded_time(text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("az " * 20000, False), ("scp a:b . ; sh b ; " * 3000, True), ("lftp get " * 7000 + "; sh x", False)],
+)
+def test_hostile_lines_take_bounded_time(text: str, found: bool) -> None:
     with cpu_at_most(20):
-        commands(text)
+        items = commands(text).items
+    assert (("clone",) in [one.code_from for one in items]) == found
