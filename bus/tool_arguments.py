@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from bus.events import Event
 from bus.lazy.regex import lazy_regex
-from bus.tool_words import one_spelling, texts_in
+from bus.tool_words import command_line, one_spelling, texts_in
 
 _COMMANDS: Final = ("command", "cmd", "script", "commands", "command_line", "shell_command", "shell", "line")
 _PATHS: Final = frozenset(
@@ -80,10 +80,7 @@ def command_of(event: Event) -> str | None:
         if isinstance(value, str) and value:
             return " ".join((value, shlex.join(words))) if words else value
         if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
-            whole = name == "commands" or (
-                len(value) == 1 and " " in value[0]
-            )  # lines, and no program with its arguments
-            return "\n".join(value) if whole else shlex.join(value)
+            return "\n".join(value) if name == "commands" else command_line(value)
     return None
 
 

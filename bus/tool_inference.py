@@ -53,6 +53,7 @@ from bus.tool_words import (
     TYPED_WORDS,
     WRAPPERS,
     WRITE_WORDS,
+    command_line,
     one_spelling,
     texts_in,
 )
@@ -233,9 +234,7 @@ def _shell(call: _Call) -> Inferred | None:
     if isinstance(value, list) and all(isinstance(step, dict) for step in value):
         return _lines("\n".join(_step(step) for step in value))
     if command not in call.native_names or command == "argv":
-        if isinstance(value, list) and len(value) == 1 and " " in str(value[0]):
-            return _lines(str(value[0]))  # a line, and no program with its arguments
-        return _lines(shlex.join(map(str, value)) if isinstance(value, list) else value)
+        return _lines(command_line(value) if isinstance(value, list) else value)
     fields = {"command": (call.native_names[command],)}
     if (directory := _field(arguments, DIRECTORIES)) and directory in call.native_names:
         fields["cwd"] = (call.native_names[directory],)

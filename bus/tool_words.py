@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -372,6 +373,12 @@ _PART: Final = lazy_regex(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 def one_spelling(name: str) -> str:
     """An argument's name in snake_case: `filePath` and `file-path` become `file_path`."""
     return "_".join(part.lower() for part in _PART.findall(name))
+
+
+def command_line(words: Sequence[object]) -> str:
+    """The command line that a list of words gives. A list of one is a line already; more are a program and its arguments."""
+    texts = [str(word) for word in words]
+    return texts[0] if len(texts) == 1 else shlex.join(texts)
 
 
 def texts_in(value: object) -> list[str]:

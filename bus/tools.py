@@ -14,6 +14,7 @@ from bus.events import source_name
 from bus.tool_inference import infer
 from bus.tool_names import CANONICAL, TABLE, ToolAlias
 from bus.tool_patches import find_patch
+from bus.tool_words import command_line
 
 __all__ = [
     "CANONICAL",
@@ -247,7 +248,7 @@ def _command_text(argv: list[Any]) -> str:
     words = [str(word) for word in argv]
     if len(words) == 3 and words[0].rpartition("/")[2] in _SHELLS and words[1].startswith("-") and "c" in words[1]:
         return words[2]
-    return words[0] if len(words) == 1 else shlex.join(words)  # one word is a line: a program's name needs no quotes
+    return command_line(words)
 
 
 def _joined(value: object) -> str:
