@@ -16,9 +16,12 @@ from bus.events import GATES, Event
 from bus.matching.regexes import whole_characters
 from bus.tools import lost_fields, native_input
 from bus.verdicts import Decision, Part, Verdict
-from bus.wire.codec import write_json
+from bus.wire.codec import MAX_DEPTH, write_json
+from bus.wire.deep_json import may_be_flat
 
 _CODES: Final = {"utf-16": "utf-16-le", "utf-8": "utf-8"}
+_NEAR_DEPTH: Final = MAX_DEPTH - 5
+"""Agents put a tool's input up to three levels deep into their payloads, which are read one level less deep than MAX_DEPTH."""
 _UNPRINTABLE: Final = dict.fromkeys([*range(9), 11, 12, *range(14, 32), *range(127, 160)])
 
 
@@ -207,6 +210,9 @@ def _rewritten(
     if event is None or original is None or lost_fields(agent.name, event.native_tool, changed, original):
         return None
     whole = native_input(agent.name, event.native_tool, changed, original)
+    kept = [value for name, value in whole.items() if name in original and original[name] == value]
+    if may_be_flat(kept, _NEAR_DEPTH):  # the tool would get a text where the model gave a list or an object
+        return None
     return None if agent.strict and _halved(whole) else whole
 
 

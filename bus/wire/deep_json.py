@@ -45,3 +45,11 @@ def flat_value(value: object, depth: int) -> object:
     if isinstance(value, dict):
         return {key: flat_value(item, depth - 1) for key, item in value.items()}
     return [flat_value(item, depth - 1) for item in value]
+
+
+def may_be_flat(value: object, level: int) -> bool:
+    """Whether a text in the value, inside of `level` containers or more, may stand for what was nested too deep."""
+    if isinstance(value, str):
+        return level <= 0 and value[:1] in ("[", "{")
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(may_be_flat(item, level - 1) for item in items)

@@ -64,8 +64,8 @@ A msgpack map with the schema number `v` (1) and the fields of the event. Fields
 most {MAX_BODY // (1024 * 1024)} MiB and nests at most {MAX_DEPTH} levels; NaN and extension types are refused.
 
 A model chooses how deep it nests the arguments of a tool. So in an agent's payload, and in an event that a program sends
-by `Bus`, a list or map that is nested deeper is read as a text of JSON, and the rest as it is. If a hook changes such an
-input, the call gets the text.
+by `Bus`, a list or map that is nested deeper is read as a text of JSON, and the rest as it is. If a hook changes another
+argument of an agent's call, the call is denied, and the reason says with what to call the tool: the tool would get the text.
 
 {table(("key", "meaning", "type", "example"), _event_rows())}
 A body can also be an agent's own payload: one msgpack `bin` with its JSON. `source` then names the agent and `event` its event,
