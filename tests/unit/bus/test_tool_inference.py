@@ -23,6 +23,7 @@ from tests.support.rows import rows
         ("mcp__x__execute", {"command": ["bash", "-lc", "rm -rf /"]}, ("bash",), "rm -rf /"),
         ("mcp__x__thing", {"command": ["rm", "-rf", "/"]}, ("bash",), "rm -rf /"),
         ("mcp__x__thing", {"command": ["rm -rf /"]}, ("bash",), "rm -rf /"),
+        ("mcp__shell__run", {"argv": ["halt;reboot"]}, ("bash",), "halt;reboot"),
         ("mcp__shell__run", {"argv": ["rm -rf /"]}, ("bash",), "rm -rf /"),
         ("mcp__desktop__start_process", {"command": "rm -rf /", "timeout_ms": 5}, ("bash",), "rm -rf /"),
         ("mcp__x__run", {"command": "rm", "args": ["-rf", "/"]}, ("bash",), "rm -rf /"),
