@@ -269,9 +269,10 @@ _VERSION: Final = lazy_regex(r"[\d.]+$")
 
 def opens_prompt(program: str, args: Sequence[Arg]) -> bool:
     """Whether a program with these arguments reads what a person types, if its standard input is the terminal."""
-    if program in _PROMPTS_IF:
-        return 0 < len(args) < 3 and args[0].text in _PROMPTS_IF[program]
-    known = _prompt(program)
+    name = _without_version(program)
+    if name in _PROMPTS_IF:
+        return 0 < len(args) < 3 and args[0].text in _PROMPTS_IF[name]
+    known = _PROMPTS.get(name)
     if known is None:
         return False
     values, most, without = known
@@ -303,9 +304,12 @@ def _stays_open(args: Sequence[Arg]) -> bool:
 
 def may_prompt(program: str) -> bool:
     """Whether a program opens a prompt with some arguments."""
-    return program in _PROMPTS_IF or _prompt(program) is not None
+    name = _without_version(program)
+    return name in _PROMPTS or name in _PROMPTS_IF
 
 
-def _prompt(program: str) -> tuple[frozenset[str], int, frozenset[str]] | None:
-    known = _PROMPTS.get(program)
-    return _PROMPTS.get(_VERSION.sub("", program)) if known is None and program[-1:].isdigit() else known
+def _without_version(program: str) -> str:
+    """The name of a program as it is in the tables: `python` for `python3.12`."""
+    if program in _PROMPTS or not program[-1:].isdigit():
+        return program
+    return _VERSION.sub("", program)
