@@ -11,7 +11,6 @@ import fcntl
 import hashlib
 import logging
 import os
-import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,10 +26,8 @@ from bus.system.locks import write_private
 log = logging.getLogger("fleethook.hooks")
 
 _MOST_BYTES: Final = 512 * 1024 * 1024
-_CHECK: Final = re.compile(rb',"check":"([0-9a-f]{64})"\}')
-"""The end of a copy: the SHA-256 of the copy without this field."""
-_CHECK_BYTES: Final = 76
-_CHECK_NAME: Final = b',"check":"'
+_CHECK: Final = b',"check":"'
+"""The beginning of a copy's last field, the digest of all before it. Earlier builds wrote copies without it."""
 
 
 class Copy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -96,11 +93,8 @@ def read_kept(folder: Path, path: Path) -> Kept | None:
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         log.error("%s: the last good content of %s cannot be read: %s", place, path, error)
         return None
-    check = _CHECK.fullmatch(raw, max(0, len(raw) - _CHECK_BYTES))
-    is_older = (
-        check is None and _CHECK_NAME not in raw
-    )  # earlier builds wrote no digest, and a file may be broken meanwhile
-    if not is_older and (check is None or check[1].decode() != _digest(raw[: check.start()])):
+    body, has_check, end = raw.rpartition(_CHECK)
+    if has_check and end != _end(body):
         log.error(
             "%s: the last good content of %s was changed or damaged since it was written, so it does not count",
             place,
@@ -110,9 +104,9 @@ def read_kept(folder: Path, path: Path) -> Kept | None:
     return _as_now(kept, os.path.realpath(path)) if kept.path == named_path(path) else None
 
 
-def _digest(body: bytes) -> str:
-    """The digest of a copy, given without the bracket that ends it."""
-    return hashlib.sha256(body).hexdigest()
+def _end(body: bytes) -> bytes:
+    """What follows `_CHECK` in a copy with this body: the body's SHA-256, and the end of the object."""
+    return f'{hashlib.sha256(body).hexdigest()}"}}'.encode()
 
 
 def _as_now(kept: Kept, real: str) -> Kept:
@@ -129,7 +123,7 @@ def write_kept(folder: Path, kept: Kept) -> None:
     place = kept_file(folder, Path(kept.path))
     try:
         body = msgspec.json.encode(kept).removesuffix(b"}")
-        write_private(place, f'{body.decode()},"check":"{_digest(body)}"}}')
+        write_private(place, (body + _CHECK + _end(body)).decode())
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror or error}", file=str(place)) from error
 
