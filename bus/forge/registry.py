@@ -43,18 +43,19 @@ class Hook:
     file: str = field(default="", repr=False, compare=False)
     """The hooks.json that it was loaded from, and is saved to."""
 
-    patterns_changed: ClassVar[int] = 0
-    """How often a hook got another pattern after it was made."""
+    last_pattern_change: ClassVar[object] = None
+    """A new object each time that any hook gets another pattern after it was made."""
 
     def __post_init__(self) -> None:
         """Accepts None as an empty environment, as Forge does."""
         self.env = dict(self.env or {})
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Notes a changed pattern, which registries have indexed."""
-        if name == "event_pattern" and name in self.__dict__:
-            Hook.patterns_changed += 1
+        """Notes a changed pattern, since registries have the old one in their index."""
+        is_changed = name == "event_pattern" and name in self.__dict__
         super().__setattr__(name, value)
+        if is_changed:  # after the change: another thread may build its index at any moment
+            Hook.last_pattern_change = object()
 
     @property
     def own_timeout(self) -> float | None:
@@ -156,7 +157,7 @@ class HookRegistry:
         self._lock = threading.RLock()
         self._hooks = _Live()
         self._index: Index[_IndexedHook] = Index()
-        self._patterns = Hook.patterns_changed
+        self._indexed_change = Hook.last_pattern_change
 
     @classmethod
     def get_instance(cls) -> HookRegistry:
@@ -208,8 +209,9 @@ class HookRegistry:
     def get_hooks(self, event: HookEvent) -> list[Hook]:
         """The enabled hooks that fit, in the order of their registration."""
         with self._lock:
-            if self._hooks.changed or self._patterns != Hook.patterns_changed:
-                self._hooks.changed, self._patterns, self._index = False, Hook.patterns_changed, Index()
+            change = Hook.last_pattern_change
+            if self._hooks.changed or self._indexed_change is not change:
+                self._hooks.changed, self._indexed_change, self._index = False, change, Index()
                 for hook in self._hooks:
                     self._add(hook)
             found = self._index.find(_key(event))
