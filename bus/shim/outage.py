@@ -290,7 +290,7 @@ def lock(path: bytes, until: float) -> int:
 
 
 def count_dropped(path: bytes, more: int = 1, name: bytes = b".dropped") -> None:
-    """Counts lost records beside the spool: a decimal in `.dropped`, and what did not fit there as a file's length.
+    """Counts lost records beside the spool: a decimal in the file `name`; if that fails, as the length of `.dropped.full`.
 
     A full disk has no room for a number, but it still lets a file without any blocks become longer.
     """
