@@ -7,7 +7,8 @@ local made = redis.pcall('XGROUP', 'CREATE', KEYS[1], ARGV[1], '0', 'MKSTREAM')
 local prefix, name = string.match(KEYS[1], '^(.*}:)([^:]+)$')
 if is_new and name and made.ok then
   local moved = prefix .. 'moved:' .. name
-  redis.pcall('HSET', moved, 'since', redis.call('TIME')[1] * 1000 + math.floor(redis.call('TIME')[2] / 1000))
+  local now = redis.call('TIME')
+  redis.pcall('HSET', moved, 'since', now[1] * 1000 + math.floor(now[2] / 1000))
   redis.pcall('PEXPIRE', moved, 1200000)
 end
 if ARGV[2] ~= '' then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
